@@ -2,6 +2,7 @@
 """weir bench as people use it: both ends by itself, one end each, failing ends; and its page in a real browser.
 
 Usage: bench_test.py BUILD_DIR [PICTURE_PREFIX]     status 77: the browser part was skipped, as chromium is missing"""
+import contextlib
 import json
 import os
 import re
@@ -189,6 +190,44 @@ def test_words_of_the_other_end():
         assert "the other end: c" in said, said
 
 
+@contextlib.contextmanager
+def liar(server, amend):
+    """An address at which that server is led, but what it answers is first given to `amend`."""
+    def carry():
+        with listener.accept()[0] as client, socket.create_connection(server.address.split(":"), 20) as behind, \
+                client.makefile("rw") as questions, behind.makefile("rw") as answers:
+            for question in questions:
+                answers.write(question)
+                answers.flush()
+                questions.write(json.dumps(amend(json.loads(answers.readline()))) + "\n")
+                questions.flush()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=carry)
+        thread.start()
+        yield f"127.0.0.1:{listener.getsockname()[1]}"
+        thread.join(20)
+
+
+def test_times_that_cannot_be(folder):
+    """Of another end: the case is refused and what was measured before is kept, with figures for all."""
+    page = os.path.join(folder, "lied.html")
+    for lies in ({"seconds": 1e-320}, {"seconds": 0}, {"seconds": -1}, {"cpu_s": 1e308}, {"cpu_s": -1e-300}):
+        cases = []
+
+        def amend(answer):
+            if "server" in answer:  # another machine, of whose words no text can be made
+                answer["server"].update(device={"toString": 0, "valueOf": 0}, machine={"kernel": {"toString": 0, "valueOf": 0}})
+            cases.extend(answer.keys() & {"end"})
+            return {**answer, **lies} if len(cases) == 2 and "seconds" in answer else answer
+        with Server() as server, liar(server, amend) as address:
+            done = weir(address, *SHORT, "--op", "write", "--measure", "bandwidth", "--direction", "both-ways", "--size", "8,64",
+                        "--json", "--html", page, status=5)
+        assert "the other end's times cannot be: " in done.stderr, done.stderr
+        report = json.loads(done.stdout)
+        assert [(case["size"], case["operations_per_s"]["median"] > 0) for case in report["results"]] == [(8, True)], report
+    return page
+
+
 def test_failures():
     assert "Try 'weir bench --help'" in weir("--op", "sned", status=2).stderr
     weir("--size", "0", status=2)
@@ -277,7 +316,7 @@ COLLISIONS = """[...document.querySelectorAll("svg")].flatMap(svg => { const l =
     return l.flatMap((a, i) => l.slice(i + 1).filter(b => a.left < b.right && b.left < a.right && a.top + 4 < b.bottom && b.top + 4 < a.bottom)); }).length"""
 
 
-def test_page(page, report, picture):
+def test_page(page, report, lied, picture):
     chrome = browser.Browser()
     try:
         chrome.open(page)
@@ -300,6 +339,9 @@ def test_page(page, report, picture):
                            abs(d[3] / case["bytes_per_s"]["median"] - 1) < 1e-4 for d in dots), case
         assert chrome.evaluate("document.querySelectorAll('tbody tr').length") == len(report["results"])
         assert "asked for" in chrome.evaluate("document.body.innerText")
+        chrome.open(lied)
+        assert chrome.evaluate("document.querySelectorAll('tbody tr').length") == 1
+        assert "Server" in chrome.evaluate("document.body.innerText")
         assert not chrome.complaints, chrome.complaints
     finally:
         chrome.close()
@@ -312,6 +354,7 @@ def main():
         test_failures()
         test_fabric_of_one_end_only(folder)
         test_words_of_the_other_end()
+        lied = test_times_that_cannot_be(folder)
         test_two_ends()
         test_every_address()
         test_interrupted_in_a_run()
@@ -319,7 +362,7 @@ def main():
         if not browser.find():
             print("no chromium: the page was not looked at")
             return 77
-        test_page(page, report, sys.argv[2] if len(sys.argv) > 2 else None)
+        test_page(page, report, lied, sys.argv[2] if len(sys.argv) > 2 else None)
     return 0
 
 

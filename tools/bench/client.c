@@ -10,6 +10,9 @@
 #define FIRST_COUNT  8
 #define COUNT_MAX    50000000u
 #define WARM_SECONDS 0.02 /* a run of so long tells how long an operation takes */
+/* No operation takes less, and no run more; of what lies between figures can be made. */
+#define OPERATION_LEAST_S 1e-10
+#define RUN_MOST_S        1e9
 
 json_t *ends_greet(struct control *control, const struct weir_fabric *fabric,
                    struct weir_error *ret_error)
@@ -59,6 +62,19 @@ static bool run_once(struct carrier *carrier, uint64_t count, struct histogram *
                                &ret_run->server_cpu_s) == 0;
     json_decref(answer);
     return is_good || control_error(ret_error, WEIR_PROTOCOL, "the other end's times are missing");
+}
+
+/* The other end's times are its word: whatever they are, rates and shares are to be numbers. */
+static bool times_can_be(const struct plan_case *item, const struct result_run *run,
+                         struct weir_error *ret_error)
+{
+    double least_s = item->both_ways ? (double)run->count * OPERATION_LEAST_S : 0;
+    return (run->server_seconds >= least_s && run->server_seconds <= RUN_MOST_S &&
+            run->server_cpu_s >= 0 && run->server_cpu_s <= RUN_MOST_S) ||
+           control_error(ret_error, WEIR_PROTOCOL,
+                         "the other end's times cannot be: %g s, and %g s of CPU, for %llu of %s",
+                         run->server_seconds, run->server_cpu_s, (unsigned long long)run->count,
+                         plan_operation_name(item->operation));
 }
 
 /* Both ends compare what the first run moved. */
@@ -166,7 +182,8 @@ bool ends_measure(struct control *control, struct weir_fabric *fabric, const str
     weir_fabric_carried(fabric, &before);
     for (unsigned i = 0; is_good && i < plan->runs; i++) {
         struct result_run run;
-        is_good = run_once(carrier, count, samples, &run, ret_error);
+        is_good = run_once(carrier, count, samples, &run, ret_error) &&
+                  times_can_be(item, &run, ret_error);
         if (is_good) {
             result_add(ret_result, &run, samples);
         }
