@@ -48,7 +48,7 @@ const char bench_usage[] =
     "  --json            print one JSON object instead of a table\n"
     "  --html FILE       also write a page with plots, which needs no network\n"
     "  --serve [ADDRESS] be the end that is led; 127.0.0.1:7472 unless given, \"*\" is\n"
-    "                    every address\n"
+    "                    every address; only --fabric and --device go with it\n"
     "  --fabric KIND     auto: the machine's RDMA device, else the software RNIC\n"
     "                    (default); rdma: a device or nothing; soft: the software\n"
     "                    RNIC\n"
@@ -70,6 +70,7 @@ struct bench {
     struct plan plan;
     const char *html;
     bool is_json, is_server;
+    int of_leader; /* an option that means nothing to the end that is led; 0: none */
     struct control control;
     struct table table;
     struct result result;
@@ -339,6 +340,7 @@ static int lead_own_server(struct bench *bench)
 
 /* --- options --- */
 
+/* First those of who leads. */
 enum {
     OPTION_OP = 256,
     OPTION_SIZE,
@@ -354,6 +356,25 @@ enum {
     OPTION_SERVE,
     OPTION_FABRIC,
     OPTION_DEVICE,
+};
+
+static const struct option long_options[] = {
+    {"op", required_argument, NULL, OPTION_OP},
+    {"size", required_argument, NULL, OPTION_SIZE},
+    {"measure", required_argument, NULL, OPTION_MEASURE},
+    {"direction", required_argument, NULL, OPTION_DIRECTION},
+    {"mode", required_argument, NULL, OPTION_MODE},
+    {"depth", required_argument, NULL, OPTION_DEPTH},
+    {"runs", required_argument, NULL, OPTION_RUNS},
+    {"seconds", required_argument, NULL, OPTION_SECONDS},
+    {"huge", no_argument, NULL, OPTION_HUGE},
+    {"json", no_argument, NULL, OPTION_JSON},
+    {"html", required_argument, NULL, OPTION_HTML},
+    {"serve", no_argument, NULL, OPTION_SERVE},
+    {"fabric", required_argument, NULL, OPTION_FABRIC},
+    {"device", required_argument, NULL, OPTION_DEVICE},
+    {"help", no_argument, NULL, 'h'},
+    {NULL, 0, NULL, 0},
 };
 
 static bool parse_count(const char *text, unsigned most, unsigned *ret_count)
@@ -411,6 +432,7 @@ static int take_number(struct bench *bench, int option)
 static int take_option(struct bench *bench, int option)
 {
     char bad[32];
+    bench->of_leader = option >= OPTION_OP && option < OPTION_SERVE ? option : bench->of_leader;
     switch (option) {
     case OPTION_OP:
         return take_set(bench, "--op", PLAN_OPERATIONS, &bench->plan.operations);
@@ -449,6 +471,16 @@ static int take_option(struct bench *bench, int option)
     }
 }
 
+static int refuse_with_serve(const struct bench *bench)
+{
+    const struct option *one = long_options;
+    while (one->val != bench->of_leader) {
+        one++;
+    }
+    return command_usage_error(bench->command, "--%s is for the end that leads, not for --serve",
+                               one->name);
+}
+
 /* HOST and the rest as location.h has it, with this command's port. */
 static bool find_address(const char *text, char ret_address[LOCATION_ADDRESS_LENGTH])
 {
@@ -467,6 +499,9 @@ static int run(struct bench *bench, const char *place)
     if (place == NULL && !bench->is_server) {
         return lead_own_server(bench);
     }
+    if (bench->is_server && bench->of_leader != 0) {
+        return refuse_with_serve(bench);
+    }
     if (!find_address(place != NULL ? place : "127.0.0.1", address)) {
         return command_usage_error(bench->command, "'%s' is not an address", place);
     }
@@ -476,24 +511,6 @@ static int run(struct bench *bench, const char *place)
 
 int command_bench(const struct command *command, int argc, char **argv)
 {
-    static const struct option long_options[] = {
-        {"op", required_argument, NULL, OPTION_OP},
-        {"size", required_argument, NULL, OPTION_SIZE},
-        {"measure", required_argument, NULL, OPTION_MEASURE},
-        {"direction", required_argument, NULL, OPTION_DIRECTION},
-        {"mode", required_argument, NULL, OPTION_MODE},
-        {"depth", required_argument, NULL, OPTION_DEPTH},
-        {"runs", required_argument, NULL, OPTION_RUNS},
-        {"seconds", required_argument, NULL, OPTION_SECONDS},
-        {"huge", no_argument, NULL, OPTION_HUGE},
-        {"json", no_argument, NULL, OPTION_JSON},
-        {"html", required_argument, NULL, OPTION_HTML},
-        {"serve", no_argument, NULL, OPTION_SERVE},
-        {"fabric", required_argument, NULL, OPTION_FABRIC},
-        {"device", required_argument, NULL, OPTION_DEVICE},
-        {"help", no_argument, NULL, 'h'},
-        {NULL, 0, NULL, 0},
-    };
     struct bench *bench = calloc(1, sizeof(*bench));
     char bad[32];
     int code = EXIT_DONE;

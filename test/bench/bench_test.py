@@ -234,6 +234,10 @@ def test_failures():
     assert "--size takes 1 to 64m, up to 32 of them, not '33'" in weir("--size", ",".join(map(str, range(1, 40))), status=2).stderr
     weir("--runs", "0", status=2)
     weir("one", "two", status=2)
+    for words in (("--op", "read"), ("--size", "8"), ("--measure", "all"), ("--direction", "all"), ("--mode", "all"), ("--depth", "1"),
+                  ("--runs", "1"), ("--seconds", "1"), ("--huge",), ("--json",), ("--html", "/nowhere/page.html")):
+        for order in (("--serve", "127.0.0.1:0", *words), (*words, "--fabric", "soft", "--serve", "127.0.0.1:0")):
+            assert f"{words[0]} is for the end that leads, not for --serve" in weir(*order, status=2).stderr
     assert 'not NAME[:PORT' in weir("--fabric", "soft", "--device", "weir0:x", status=2).stderr
     assert "no device weir0 with an active port 9" in weir("--fabric", "soft", "--device", "weir0:9", status=6).stderr
     assert "weir0 port 1 has no GID 99" in weir(*SHORT, "--device", "weir0:1:99", "--op", "read", "--size", "8", status=6).stderr
