@@ -3,6 +3,7 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <net/if.h>
 #include <netdb.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -101,6 +102,21 @@ bool address_is_all_of_v6(const struct sockaddr *address)
            IN6_IS_ADDR_UNSPECIFIED(&((const struct sockaddr_in6 *)address)->sin6_addr);
 }
 
+/* "%eth0": an address of one link is none without it. */
+static void format_scope(const struct sockaddr_in6 *address, char ret_scope[IF_NAMESIZE + 1])
+{
+    char name[IF_NAMESIZE];
+    ret_scope[0] = '\0';
+    if (!IN6_IS_ADDR_LINKLOCAL(&address->sin6_addr) || address->sin6_scope_id == 0) {
+        return;
+    }
+    if (if_indextoname(address->sin6_scope_id, name) != NULL) {
+        snprintf(ret_scope, IF_NAMESIZE + 1, "%%%s", name);
+    } else {
+        snprintf(ret_scope, IF_NAMESIZE + 1, "%%%u", address->sin6_scope_id);
+    }
+}
+
 void address_format(const struct sockaddr *address, char ret_text[ADDRESS_TEXT_MAX])
 {
     char host[INET6_ADDRSTRLEN] = "?";
@@ -117,8 +133,10 @@ void address_format(const struct sockaddr *address, char ret_text[ADDRESS_TEXT_M
         snprintf(ret_text, ADDRESS_TEXT_MAX, "%s:%u", host, ntohs(v4->sin_port));
     } else if (address->sa_family == AF_INET6) {
         const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)address;
+        char scope[IF_NAMESIZE + 1];
         inet_ntop(AF_INET6, &v6->sin6_addr, host, sizeof(host));
-        snprintf(ret_text, ADDRESS_TEXT_MAX, "[%s]:%u", host, ntohs(v6->sin6_port));
+        format_scope(v6, scope);
+        snprintf(ret_text, ADDRESS_TEXT_MAX, "[%s%s]:%u", host, scope, ntohs(v6->sin6_port));
     } else {
         snprintf(ret_text, ADDRESS_TEXT_MAX, "?");
     }

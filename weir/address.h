@@ -20,7 +20,8 @@ enum weir_status address_resolve(const char *text, bool is_passive,
                                  unsigned *ret_count, struct weir_error *ret_error);
 /* True of that one: who listens there has to ask for the connections of IPv4, too. */
 bool address_is_all_of_v6(const struct sockaddr *address);
-/* An IPv4 address in the form of IPv6's is written as what it is. */
+/* An IPv4 address in the form of IPv6's is written as what it is, and one of a link with the link:
+ * address_resolve takes it back. */
 void address_format(const struct sockaddr *address, char ret_text[ADDRESS_TEXT_MAX]);
 socklen_t address_length(const struct sockaddr *address);
 

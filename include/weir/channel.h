@@ -96,7 +96,8 @@ enum weir_status weir_listen(struct weir_poller *poller, const char *address,
                              const struct weir_channel_options *options,
                              weir_accept_callback *accepted, void *user,
                              struct weir_listener **ret_listener, struct weir_error *ret_error);
-/* "127.0.0.1:7471": the address it listens on, with the real port; "[::]:7471" for all. */
+/* "127.0.0.1:7471": the address it listens on, with the real port; "[::]:7471" for all; of one link
+ * "[fe80::7%eth0]:7471", by the name that the link has here. */
 const char *weir_listener_address(const struct weir_listener *listener);
 /* May be called from `accepted`, too. Connections that were accepted come up as if it were open; by
  * rdma_cm its port is in use until those with lanes are. */

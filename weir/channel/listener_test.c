@@ -311,11 +311,42 @@ static void test_all_addresses(void **state)
     world_close(&world);
 }
 
+/* An address of one link is written with the link, so that it can be connected to. */
+static void test_address_of_a_link(void **state)
+{
+    static const struct {
+        const char *host;
+        unsigned scope;
+        const char *text;
+    } rows[] = {
+        {"fe80::1", 1, "[fe80::1%lo]:7471"},
+        {"fe80::1", 4000000000, "[fe80::1%4000000000]:7471"},
+        {"fe80::1", 0, "[fe80::1]:7471"},
+        {"fd80::1", 1, "[fd80::1]:7471"},
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct sockaddr_in6 address = {
+            .sin6_family = AF_INET6, .sin6_port = htons(7471), .sin6_scope_id = rows[i].scope};
+        struct sockaddr_storage back[ADDRESSES_MAX];
+        struct weir_error error;
+        char text[ADDRESS_TEXT_MAX];
+        unsigned count;
+        assert_int_equal(inet_pton(AF_INET6, rows[i].host, &address.sin6_addr), 1);
+        address_format((struct sockaddr *)&address, text);
+        assert_string_equal(text, rows[i].text);
+        if (strchr(text, '%') != NULL) {
+            assert_int_equal(address_resolve(text, false, back, &count, &error), WEIR_OK);
+            assert_memory_equal(&back[0], &address, sizeof(address));
+        }
+    }
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_no_descriptor_left),
         cmocka_unit_test(test_port_too_high),
+        cmocka_unit_test(test_address_of_a_link),
         cmocka_unit_test(test_many_at_once),
         cmocka_unit_test(test_forked_child_holds_nothing_open),
         {"test_closed_while_accepting (cm)", test_closed_while_accepting, NULL, NULL,
