@@ -22,9 +22,8 @@
 #include "tools/printable.h"
 #include "tools/stop.h"
 
-#define PORT_DEFAULT     "7472"
-#define SECONDS_MAX      60
-#define LOOK_INTERVAL_MS 200
+#define PORT_DEFAULT "7472"
+#define SECONDS_MAX  60
 
 const char bench_usage[] =
     "usage: weir bench [OPTION...]                      both ends on this machine\n"
@@ -120,7 +119,7 @@ static int accept_client(int listener)
     struct pollfd look = {.fd = listener, .events = POLLIN};
     while (!stop_asked()) {
         int fd =
-            poll(&look, 1, LOOK_INTERVAL_MS) > 0 ? accept4(listener, NULL, NULL, SOCK_CLOEXEC) : -1;
+            poll(&look, 1, STOP_LOOK_MS) > 0 ? accept4(listener, NULL, NULL, SOCK_CLOEXEC) : -1;
         if (fd >= 0 || (look.revents != 0 && errno != EINTR && errno != ECONNABORTED)) {
             return fd;
         }

@@ -9,5 +9,8 @@
  * not a signal, and as many files may be open as the system allows. */
 void stop_prepare(void);
 bool stop_asked(void);
+/* Who waits looks at least so often: a signal between the look and the wait does not end the wait,
+ * nor does one that another thread gets. */
+#define STOP_LOOK_MS 200
 
 #endif

@@ -254,8 +254,11 @@ json_t *control_receive(struct control *control, unsigned timeout_ms, struct wei
             return NULL;
         }
         struct pollfd wait = {.fd = control->fd, .events = POLLIN};
-        uint64_t at_ms = clock_now_ns() / 1000000;
-        int ready = poll(&wait, 1, at_ms < end_ms ? (int)(end_ms - at_ms) : 0);
+        uint64_t at_ms = clock_now_ns() / 1000000, left_ms = at_ms < end_ms ? end_ms - at_ms : 0;
+        int ready = poll(&wait, 1, left_ms < STOP_LOOK_MS ? (int)left_ms : STOP_LOOK_MS);
+        if (ready == 0 && left_ms > STOP_LOOK_MS) {
+            continue;
+        }
         if (ready == 0 || (ready > 0 && at_ms > end_ms)) {
             control_error(ret_error, WEIR_TIMED_OUT, "the other end said nothing for %u s",
                           timeout_ms / 1000);

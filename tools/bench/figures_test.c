@@ -7,7 +7,9 @@
 
 #include <cmocka.h>
 #include <math.h>
+#include <poll.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -20,6 +22,7 @@
 #include "tools/bench/result.h"
 #include "tools/bench/stopwatch.h"
 #include "tools/bench/table.h"
+#include "tools/stop.h"
 
 static struct histogram histogram, other;
 
@@ -293,6 +296,36 @@ static void test_the_stopwatch_agrees_with_the_clock(void **state)
     assert_in_range(ns, ended_ns - began_ns - most_ns / 1000, most_ns + most_ns / 1000);
 }
 
+int __real_poll(struct pollfd *waits, nfds_t count, int timeout_ms);
+int __wrap_poll(struct pollfd *waits, nfds_t count, int timeout_ms);
+static bool is_signal_due;
+
+int __wrap_poll(struct pollfd *waits, nfds_t count, int timeout_ms)
+{
+    if (is_signal_due) {
+        is_signal_due = false;
+        raise(SIGTERM);
+    }
+    return __real_poll(waits, count, timeout_ms);
+}
+
+/* One that comes after it was asked for and before the wait begins: not with the next message. */
+static void test_a_signal_just_before_a_wait_is_heard(void **state)
+{
+    static struct control control;
+    struct weir_error error;
+    int ends[2];
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
+    control_begin(&control, ends[0]);
+    stop_prepare();
+    is_signal_due = true;
+    assert_null(control_receive(&control, 5000, &error));
+    assert_false(is_signal_due);
+    assert_int_equal(error.status, WEIR_CANCELED);
+    control_close(&control);
+    close(ends[1]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -311,6 +344,7 @@ int main(void)
         cmocka_unit_test(test_a_silent_client_is_given_up),
         cmocka_unit_test(test_a_dead_host_is_noticed),
         cmocka_unit_test(test_the_stopwatch_agrees_with_the_clock),
+        cmocka_unit_test(test_a_signal_just_before_a_wait_is_heard), /* which stays asked for */
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
