@@ -56,12 +56,19 @@ int main(void)
 }
 END
 cc one.c -o one $(pkg-config --cflags --libs weir) || failed=1
+# Linked with the archive, beside names that are libweir's own inside.
+archive=$(pkg-config --variable=libdir weir)/libweir.a
+names=$(nm -g --defined-only "$archive" | awk 'NF == 3 && $3 !~ /^weir_/ {print $3}')
+[ -z "$names" ] || { echo "FAIL libweir.a has names that are not weir_*:" $names; failed=1; }
+echo 'int error_set, address_resolve, poller_watch;' >own.c
+cc one.c own.c -o fixed $(pkg-config --cflags weir) "$archive" || failed=1
 cc other.c -o other $(pkg-config --cflags --libs weir-verbs) || failed=1
 for example in echo file storage tcp_write; do # with the headers that are installed
     cc -Wall -Werror -I "$source" "$source/examples/$example.c" -o $example $(pkg-config --cflags --libs weir) || failed=1
 done
 expect "1048576 bytes written and right" "$source/examples/run.sh" . tcp_write
 expect /weir/libibverbs.so.1 ./one
+expect /weir/libibverbs.so.1 ./fixed
 expect weir0 ./other
 expect "libraries: /usr/local/lib/" weir run -v ./other
 expect "library   /usr/local/" weir info
