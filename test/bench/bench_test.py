@@ -228,6 +228,16 @@ def test_times_that_cannot_be(folder):
     return page
 
 
+def test_channel_is_where_the_other_end_was_reached():
+    """Whatever it calls itself: of an address of one link each end has its own name."""
+    def amend(answer):
+        if "address" in answer.get("end", {}):
+            answer["end"]["address"] = "[fe80::1%nowhere]:" + answer["end"]["address"].rsplit(":", 1)[1]
+        return answer
+    with Server() as server, liar(server, amend) as address:
+        weir(address, *SHORT, "--op", "message,put", "--size", "64", "--measure", "latency")
+
+
 def test_failures():
     assert "Try 'weir bench --help'" in weir("--op", "sned", status=2).stderr
     weir("--size", "0", status=2)
@@ -358,6 +368,7 @@ def main():
         test_failures()
         test_fabric_of_one_end_only(folder)
         test_words_of_the_other_end()
+        test_channel_is_where_the_other_end_was_reached()
         lied = test_times_that_cannot_be(folder)
         test_two_ends()
         test_every_address()

@@ -1,7 +1,8 @@
 /* What is measured of libweir's channel: messages and puts.
  *
- * The server listens for the case's one connection on the address that the client reached it at.
- * Each end's first message says where the other may put; a run begins when both have it. */
+ * The server listens for the case's one connection on the address that the client reached it at,
+ * and tells the port. Each end's first message says where the other may put; a run begins when both
+ * have it. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -299,10 +300,13 @@ static bool attach(struct carrier *carrier, const json_t *peer, struct weir_erro
     if (carrier->control->is_server) {
         return true;
     }
-    const char *address = json_string_value(json_object_get(peer, "address"));
-    if (address == NULL) {
+    const char *told = json_string_value(json_object_get(peer, "address"));
+    const char *port = told != NULL ? strrchr(told, ':') : NULL;
+    char host[CONTROL_ADDRESS_MAX], address[CONTROL_ADDRESS_MAX + 8];
+    if (port == NULL || !control_peer(carrier->control, host)) {
         return control_error(ret_error, WEIR_PROTOCOL, "the other end names no channel");
     }
+    snprintf(address, sizeof(address), "%s%.6s", host, port);
     const struct weir_channel_options options = options_for(carrier);
     return weir_connect(channel->poller, address, &options, &handler, channel, &channel->connection,
                         ret_error) == WEIR_OK &&

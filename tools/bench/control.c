@@ -297,12 +297,15 @@ bool control_interrupts(const struct control *control)
     return count == 0 || (errno != EAGAIN && errno != EINTR);
 }
 
-bool control_local(const struct control *control, struct sockaddr_storage *ret_address,
-                   char ret_host[CONTROL_ADDRESS_MAX])
+/* False: there is none. An IPv4 address in the form of IPv6's becomes what it is. */
+static bool name_end(const struct control *control, bool is_peer,
+                     struct sockaddr_storage *ret_address, char ret_host[CONTROL_ADDRESS_MAX])
 {
     socklen_t length = sizeof(*ret_address);
     memset(ret_address, 0, sizeof(*ret_address));
-    if (getsockname(control->fd, (struct sockaddr *)ret_address, &length) != 0) {
+    struct sockaddr *address = (struct sockaddr *)ret_address;
+    if ((is_peer ? getpeername(control->fd, address, &length)
+                 : getsockname(control->fd, address, &length)) != 0) {
         return false;
     }
     const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)ret_address;
@@ -314,4 +317,16 @@ bool control_local(const struct control *control, struct sockaddr_storage *ret_a
     }
     host_text(ret_address, ret_host);
     return true;
+}
+
+bool control_local(const struct control *control, struct sockaddr_storage *ret_address,
+                   char ret_host[CONTROL_ADDRESS_MAX])
+{
+    return name_end(control, false, ret_address, ret_host);
+}
+
+bool control_peer(const struct control *control, char ret_host[CONTROL_ADDRESS_MAX])
+{
+    struct sockaddr_storage address;
+    return name_end(control, true, &address, ret_host);
 }

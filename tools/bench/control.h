@@ -44,6 +44,9 @@ bool control_interrupts(const struct control *control);
 /* "127.0.0.1", "[::1]": this end's address, as a place to listen on. */
 bool control_local(const struct control *control, struct sockaddr_storage *ret_address,
                    char ret_host[CONTROL_ADDRESS_MAX]);
+/* Likewise the other end's, as it is reached from here: of an address of one link with the name
+ * that the link has here. */
+bool control_peer(const struct control *control, char ret_host[CONTROL_ADDRESS_MAX]);
 
 /* Fills the error, returns false. */
 bool control_error(struct weir_error *ret_error, enum weir_status status, const char *format, ...)
