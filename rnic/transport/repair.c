@@ -84,7 +84,7 @@ void repair_begin(struct qp *qp, struct instant now)
                qp->environment->window_max, SPAN_SHARE << qp->mtu_shift);
     qp->selective->repair_position = send_queue_head(qp->sends);
     qp->selective->begun = requester->frontier;
-    qp->selective->has_begun = true;
+    qp->selective->has_begun = !psn_equal(requester->unacked, requester->frontier);
     qp->selective->repairing = true;
     retransmit_probe_first(&qp->retransmit);
 }

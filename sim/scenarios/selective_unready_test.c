@@ -133,6 +133,25 @@ static void what_left_before_they_agreed_is_not_kept(void **state)
                      "26us A send 3 success\n");
 }
 
+/* B had nothing under way when they agreed. The first that it sends finds no receive, and is sent
+ * again as any other: after the 10 us that A has asked for. */
+static void the_first_after_they_agreed_is_sent_again(void **state)
+{
+    (void)state;
+    struct work work = {.kind = WORK_SEND, .id = 2, .length = 20};
+    scenario_agree(&s);
+    assert_int_equal(scenario_post(&s.b, work), STATUS_OK);
+    scenario_run_for(&s, 5);
+    scenario_receive(&s.a, 1, 64);
+    scenario_run(&s);
+    expect_trace(&s, "1048.576us B>A SEND_ONLY psn=100\n"
+                     "1049.576us A>B RNR_NAK psn=100\n"
+                     "1060.576us B>A SEND_ONLY psn=100\n"
+                     "1061.576us A>B ACK psn=100\n"
+                     "1061.576us A receive 1 success length=20\n"
+                     "1062.576us B send 2 success\n");
+}
+
 static void one_packet_without_a_receive_is_no_reason(void **state)
 {
     (void)state;
@@ -155,6 +174,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_receiver_that_is_not_ready_keeps_the_rest, start, stop),
         cmocka_unit_test_setup_teardown(a_receiver_that_is_not_ready_makes_them_agree, start, stop),
         cmocka_unit_test_setup_teardown(what_left_before_they_agreed_is_not_kept, start, stop),
+        cmocka_unit_test_setup_teardown(the_first_after_they_agreed_is_sent_again, start, stop),
         cmocka_unit_test_setup_teardown(one_packet_without_a_receive_is_no_reason, start, stop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
