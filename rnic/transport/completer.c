@@ -197,6 +197,9 @@ static void receive_acknowledge(struct qp *qp, struct instant now, const struct 
         return;
     }
     if (!completer_answer_before(qp, now, packet->psn)) {
+        if (aeth->kind == AETH_RNR_NAK) {
+            repair_keep_response(qp, packet); /* nobody says it again, unless asked */
+        }
         return;
     }
     if (aeth->kind == AETH_RNR_NAK) {

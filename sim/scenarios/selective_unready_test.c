@@ -152,6 +152,29 @@ static void the_first_after_they_agreed_is_sent_again(void **state)
                      "1062.576us B send 2 success\n");
 }
 
+/* An RNR NAK overtakes the response before it: it is heeded once that has come, and not forgotten,
+ * or the packet would wait for the retransmission timer. */
+static void an_rnr_nak_before_its_turn_is_kept(void **state)
+{
+    (void)state;
+    scenario_agree(&s);
+    scenario_rule(&s, "B>A READ_RESPONSE_ONLY psn=9", FATE_DELAYED, 1);
+    post(WORK_READ, 2, 64);
+    post(WORK_SEND, 3, 20);
+    scenario_run_for(&s, 5);
+    scenario_receive(&s.b, 1, 64);
+    scenario_run(&s);
+    expect_trace(&s, "1048.576us A>B READ_REQUEST psn=9 length=64\n"
+                     "1048.576us A>B SEND_ONLY psn=10\n"
+                     "1049.576us B>A READ_RESPONSE_ONLY psn=9 delayed\n"
+                     "1049.576us B>A RNR_NAK psn=10\n"
+                     "1051.129us A send 2 success\n"
+                     "1061.129us A>B SEND_ONLY psn=10\n"
+                     "1062.129us B>A ACK psn=10\n"
+                     "1062.129us B receive 1 success length=20\n"
+                     "1063.129us A send 3 success\n");
+}
+
 static void one_packet_without_a_receive_is_no_reason(void **state)
 {
     (void)state;
@@ -175,6 +198,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_receiver_that_is_not_ready_makes_them_agree, start, stop),
         cmocka_unit_test_setup_teardown(what_left_before_they_agreed_is_not_kept, start, stop),
         cmocka_unit_test_setup_teardown(the_first_after_they_agreed_is_sent_again, start, stop),
+        cmocka_unit_test_setup_teardown(an_rnr_nak_before_its_turn_is_kept, start, stop),
         cmocka_unit_test_setup_teardown(one_packet_without_a_receive_is_no_reason, start, stop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
