@@ -159,6 +159,7 @@ class Goodbyes(unittest.TestCase):
 
     def test_who_waits_though_all_were_ended_is_at_fault(self):
         self.assertFalse(self.lost(message(watch.REQ, 5), message(watch.DREQ, 5), message(watch.DREQ, 5)))
+        self.assertFalse(self.lost(message(watch.REQ, 5), message(watch.DREP, 5)))
         self.assertFalse(self.lost(message(watch.REQ, 5), impairment=""))
 
     def test_what_was_asked_for_before_does_not_count(self):

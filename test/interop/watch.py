@@ -10,7 +10,8 @@ PORT = 4791
 UDP = {"ip": (9, 22), "ipv6": (6, 42)}  # where the protocol stands, and the destination port
 ETH_P_ALL, PACKET_OUTGOING = 3, 4
 UD_SEND_ONLY, CM_QP = 100, 1
-REQ, DREQ = 0x10, 0x15  # attributes of the CM's messages: a connection is asked for, and ended
+# Attributes of the CM's messages: a connection is asked for, ended, and ended because the other end has asked for that.
+REQ, DREQ, DREP = 0x10, 0x15, 0x16
 
 
 def base_header(frame):
@@ -41,7 +42,8 @@ class Order:
 
 
 class Goodbyes:
-    """Of the connections that the guest has asked for since `begin`: those whose DREQ has not come."""
+    """Of the connections that the guest has asked for since `begin`: those of whose end it has said nothing. (Of
+    ucmatose's the server asks for that.)"""
 
     def __init__(self):
         self.begin()
@@ -52,7 +54,7 @@ class Goodbyes:
     def see(self, bth):
         mad = bth[20:]  # behind the DETH; its data, which begin with the sender's communication ID, behind 24 bytes
         if bth[0] == UD_SEND_ONLY and int.from_bytes(bth[5:8], "big") == CM_QP and len(mad) >= 28:
-            seen = {REQ: self.asked, DREQ: self.ended}.get(int.from_bytes(mad[16:18], "big"))
+            seen = {REQ: self.asked, DREQ: self.ended, DREP: self.ended}.get(int.from_bytes(mad[16:18], "big"))
             if seen is not None:
                 seen.add(mad[24:28])
 
