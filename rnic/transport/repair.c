@@ -259,6 +259,7 @@ void repair_unready(struct qp *qp)
     struct selective *selective = qp->selective;
     struct psn kept = psn_next(qp->requester.unacked);
     scoreboard_lost_before(&selective->board, selective->has_begun ? selective->begun : kept);
+    selective->has_begun = false; /* what is sent again is kept, too */
     qp_schedule(qp);
 }
 

@@ -93,11 +93,9 @@ static void set_delay(uint64_t delay_ns)
 }
 
 /* The answer to the wish takes 10 us, and comes when the packets have been sent again already. So
- * they have no tag, and what is behind the second without a receive is not kept: both are sent once
- * more. */
-static void what_left_before_they_agreed_is_not_kept(void **state)
+ * they have no tag, and what is behind the second without a receive is not kept. */
+static void leave_before_they_agree(void)
 {
-    (void)state;
     scenario_connect(&s);
     for (uint64_t id = 1; id <= 3; id++) {
         post(WORK_SEND, id, 20);
@@ -108,6 +106,13 @@ static void what_left_before_they_agreed_is_not_kept(void **state)
     set_delay(1000);
     scenario_receive(&s.b, 1, 64);
     scenario_run_for(&s, 15);
+}
+
+/* Both are sent once more. */
+static void what_left_before_they_agreed_is_not_kept(void **state)
+{
+    (void)state;
+    leave_before_they_agree();
     scenario_receive(&s.b, 2, 64);
     scenario_receive(&s.b, 3, 64);
     scenario_run(&s);
@@ -131,6 +136,40 @@ static void what_left_before_they_agreed_is_not_kept(void **state)
                      "25us B receive 3 success length=20\n"
                      "26us A send 2 success\n"
                      "26us A send 3 success\n");
+}
+
+/* As before; but the second finds no receive once more, and what was sent again behind it is kept
+ * by then. */
+static void what_was_sent_again_is_kept(void **state)
+{
+    (void)state;
+    leave_before_they_agree();
+    scenario_run_for(&s, 10);
+    scenario_receive(&s.b, 2, 64);
+    scenario_receive(&s.b, 3, 64);
+    scenario_run(&s);
+    expect_trace(&s, "0us A>B SEND_ONLY psn=7\n"
+                     "0us A>B SEND_ONLY psn=8\n"
+                     "0us A>B SEND_ONLY psn=9\n"
+                     "1us B>A RNR_NAK psn=7\n"
+                     "2us A>B REPORT psn=99 expected=100 asks\n"
+                     "3us B>A REPORT psn=6 expected=7\n"
+                     "12us A>B SEND_ONLY psn=7\n"
+                     "12us A>B SEND_ONLY psn=8\n"
+                     "12us A>B SEND_ONLY psn=9\n"
+                     "13us B drops psn\n"
+                     "13us B>A RNR_NAK psn=8\n"
+                     "13us B receive 1 success length=20\n"
+                     "14us A send 1 success\n"
+                     "24us A>B SEND_ONLY psn=8\n"
+                     "24us A>B SEND_ONLY psn=9\n"
+                     "25us B>A RNR_NAK psn=8\n"
+                     "36us A>B SEND_ONLY psn=8\n"
+                     "37us B>A ACK psn=9\n"
+                     "37us B receive 2 success length=20\n"
+                     "37us B receive 3 success length=20\n"
+                     "38us A send 2 success\n"
+                     "38us A send 3 success\n");
 }
 
 /* B had nothing under way when they agreed. The first that it sends finds no receive, and is sent
@@ -197,6 +236,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_receiver_that_is_not_ready_keeps_the_rest, start, stop),
         cmocka_unit_test_setup_teardown(a_receiver_that_is_not_ready_makes_them_agree, start, stop),
         cmocka_unit_test_setup_teardown(what_left_before_they_agreed_is_not_kept, start, stop),
+        cmocka_unit_test_setup_teardown(what_was_sent_again_is_kept, start, stop),
         cmocka_unit_test_setup_teardown(the_first_after_they_agreed_is_sent_again, start, stop),
         cmocka_unit_test_setup_teardown(an_rnr_nak_before_its_turn_is_kept, start, stop),
         cmocka_unit_test_setup_teardown(one_packet_without_a_receive_is_no_reason, start, stop),
