@@ -148,6 +148,14 @@ uint32_t scoreboard_answered(struct scoreboard *board, struct instant now, uint3
     return news;
 }
 
+/* The peer has the demand, so they are to come. */
+static void await_drawn(struct scoreboard *board, struct psn psn)
+{
+    for (; !psn_equal(psn, board->end) && scoreboard_is_drawn(board, psn); psn = psn_next(psn)) {
+        set_lost(board, psn.value % REPORT_SPAN, false);
+    }
+}
+
 static uint32_t hold(struct scoreboard *board, struct instant now, struct psn psn)
 {
     uint32_t index = psn.value % REPORT_SPAN;
@@ -157,6 +165,7 @@ static uint32_t hold(struct scoreboard *board, struct instant now, struct psn ps
     arrived(board, now, psn);
     set_lost(board, index, false);
     set_held(board, index, true);
+    await_drawn(board, psn_next(psn));
     return 1;
 }
 

@@ -168,6 +168,20 @@ static void what_a_demand_draws_is_not_in_doubt(void **state)
     assert_int_equal(board.lost_count, 4);
 }
 
+/* A report that comes late: the peer has the demand already. */
+static void what_a_held_demand_draws_is_not_lost(void **state)
+{
+    (void)state;
+    scoreboard_reset(&board, psn_make(10), 0);
+    scoreboard_sent(&board, at(0), psn_make(10), 1, false);
+    scoreboard_sent(&board, at(0), psn_make(11), 4, true);
+    scoreboard_lost_before(&board, board.end);
+    assert_int_equal(board.lost_count, 5);
+    (void)report(100, 10, 0x2);
+    assert_int_equal(board.lost_count, 1);
+    assert_int_equal(board.held_count, 1);
+}
+
 /* Answers take words of 64 at a time, wherever they begin and end. */
 static void answers_span_words(void **state)
 {
@@ -245,6 +259,7 @@ int main(void)
         cmocka_unit_test(what_was_in_vain_at_once_counts_once),
         cmocka_unit_test(what_is_expected_is_not_held),
         cmocka_unit_test(what_a_demand_draws_is_not_in_doubt),
+        cmocka_unit_test(what_a_held_demand_draws_is_not_lost),
         cmocka_unit_test(answers_span_words),
         cmocka_unit_test(a_probe_is_the_last_that_may_be_lost),
         cmocka_unit_test(what_is_lost_is_a_probe_too),
