@@ -160,6 +160,8 @@ static void look(struct application_queue *queue)
 static void resize(struct application_queue *queue)
 {
     uint32_t capacity = queue->capacity + dice_below(&queue->world->play, 20);
+    uint32_t depth = completion_queue_depth(queue->queue); /* it may have been larger meanwhile */
+    capacity = capacity < depth ? depth : capacity;
     if (completion_queue_resize(queue->queue, capacity) != STATUS_OK) {
         simulator_violate(&queue->world->simulator, "resize", "a queue that has room refused");
     }
