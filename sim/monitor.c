@@ -265,6 +265,9 @@ static void delivered(struct network_observer *observer, const struct frame *fra
     answered(monitor, flow);
     if (packet.info->operation == OPERATION_ACKNOWLEDGE && packet.aeth.kind == AETH_RNR_NAK) {
         rnr_nak_delivered(flow, monitor->world->simulator.now, &packet);
+    } else if (!packet.info->is_request && packet.aeth.kind == AETH_ACK &&
+               !psn_before(packet.psn, flow->rnr_psn)) {
+        flow->rnr_until = monitor->world->simulator.now; /* another copy has found a receive */
     }
 }
 
