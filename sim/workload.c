@@ -438,6 +438,7 @@ static void stays_shut(struct end *end, struct memory_key key)
         struct op *op = &end->ops[i];
         if (op->kind == WORK_LOCAL_INVALIDATE && op->invalidate.value == key.value) {
             op->may = MAY(COMPLETION_WINDOW_BIND_ERROR);
+            end->pair->illegal_count++;
         }
     }
 }
