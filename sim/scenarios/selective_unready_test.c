@@ -106,16 +106,6 @@ static void leave_before_they_agree(void)
     set_delay(1000);
     scenario_receive(&s.b, 1, 64);
     scenario_run_for(&s, 15);
-}
-
-/* Both are sent once more. */
-static void what_left_before_they_agreed_is_not_kept(void **state)
-{
-    (void)state;
-    leave_before_they_agree();
-    scenario_receive(&s.b, 2, 64);
-    scenario_receive(&s.b, 3, 64);
-    scenario_run(&s);
     expect_trace(&s, "0us A>B SEND_ONLY psn=7\n"
                      "0us A>B SEND_ONLY psn=8\n"
                      "0us A>B SEND_ONLY psn=9\n"
@@ -128,8 +118,19 @@ static void what_left_before_they_agreed_is_not_kept(void **state)
                      "13us B drops psn\n"
                      "13us B>A RNR_NAK psn=8\n"
                      "13us B receive 1 success length=20\n"
-                     "14us A send 1 success\n"
-                     "24us A>B SEND_ONLY psn=8\n"
+                     "14us A send 1 success\n");
+    forget_trace(&s);
+}
+
+/* Both are sent once more. */
+static void what_left_before_they_agreed_is_not_kept(void **state)
+{
+    (void)state;
+    leave_before_they_agree();
+    scenario_receive(&s.b, 2, 64);
+    scenario_receive(&s.b, 3, 64);
+    scenario_run(&s);
+    expect_trace(&s, "24us A>B SEND_ONLY psn=8\n"
                      "24us A>B SEND_ONLY psn=9\n"
                      "25us B>A ACK psn=9\n"
                      "25us B receive 2 success length=20\n"
@@ -148,20 +149,7 @@ static void what_was_sent_again_is_kept(void **state)
     scenario_receive(&s.b, 2, 64);
     scenario_receive(&s.b, 3, 64);
     scenario_run(&s);
-    expect_trace(&s, "0us A>B SEND_ONLY psn=7\n"
-                     "0us A>B SEND_ONLY psn=8\n"
-                     "0us A>B SEND_ONLY psn=9\n"
-                     "1us B>A RNR_NAK psn=7\n"
-                     "2us A>B REPORT psn=99 expected=100 asks\n"
-                     "3us B>A REPORT psn=6 expected=7\n"
-                     "12us A>B SEND_ONLY psn=7\n"
-                     "12us A>B SEND_ONLY psn=8\n"
-                     "12us A>B SEND_ONLY psn=9\n"
-                     "13us B drops psn\n"
-                     "13us B>A RNR_NAK psn=8\n"
-                     "13us B receive 1 success length=20\n"
-                     "14us A send 1 success\n"
-                     "24us A>B SEND_ONLY psn=8\n"
+    expect_trace(&s, "24us A>B SEND_ONLY psn=8\n"
                      "24us A>B SEND_ONLY psn=9\n"
                      "25us B>A RNR_NAK psn=8\n"
                      "36us A>B SEND_ONLY psn=8\n"
