@@ -84,6 +84,11 @@ class Lab:
     def alive(self):
         return self.guest is not None and not self.guest.dead
 
+    def leave_guest(self):
+        """What has failed may have left something behind that others would fail by: the next cell gets a new guest."""
+        if self.guest:
+            self.guest.close()
+
     def close(self):
         if self.harm:
             self.harm.close()

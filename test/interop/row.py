@@ -380,6 +380,8 @@ def play(lab, cell, settings):
                 scene.close()
             except Failed as failure:
                 result = {"status": "fail", "reason": f"{result['reason']}\nat the end: {failure}"}
+    if result["status"] == "fail":
+        lab.leave_guest()
     result["seconds"] = time.monotonic() - begin
     result["notes"] = scene.notes if scene else []
     return result
