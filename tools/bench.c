@@ -68,6 +68,7 @@ struct bench {
     struct weir_fabric *fabric;
     struct plan plan;
     const char *html;
+    bool page_is_new; /* it was not there before */
     bool is_json, is_server;
     int of_leader; /* an option that means nothing to the end that is led; 0: none */
     struct control control;
@@ -277,12 +278,31 @@ static bool report(struct bench *bench, json_t *server, const char *address)
 /* The page is written at the end; that it cannot be is better known before all is measured. */
 static bool make_page(struct bench *bench)
 {
-    int fd = bench->html != NULL ? open(bench->html, O_WRONLY | O_CREAT | O_CLOEXEC, 0666) : -1;
-    if (fd >= 0) {
-        close(fd);
+    if (bench->html == NULL) {
+        return true;
     }
-    return bench->html == NULL || fd >= 0 ||
-           control_error(&bench->error, WEIR_SYSTEM, "%s: %s", bench->html, strerror(errno));
+    int fd = open(bench->html, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    bench->page_is_new = fd >= 0;
+    if (fd < 0 && errno == EEXIST) {
+        fd = open(bench->html, O_WRONLY | O_CLOEXEC);
+    }
+    if (fd < 0) {
+        return control_error(&bench->error, WEIR_SYSTEM, "%s: %s", bench->html, strerror(errno));
+    }
+    close(fd);
+    return true;
+}
+
+/* What was measured before a failure is worth having; an empty page is not. */
+static bool give_results(struct bench *bench, json_t *server, const char *address)
+{
+    if (json_array_size(bench->results) > 0) {
+        return report(bench, server, address);
+    }
+    if (bench->page_is_new) {
+        unlink(bench->html);
+    }
+    return true;
 }
 
 static int lead(struct bench *bench, const char *address)
@@ -301,10 +321,7 @@ static int lead(struct bench *bench, const char *address)
         print_intro(bench, server);
     }
     is_good = is_good && plan_walk(&bench->plan, measure, bench);
-    /* What was measured before a failure is worth having. */
-    if (server != NULL && json_array_size(bench->results) > 0 && !report(bench, server, address)) {
-        is_good = false;
-    }
+    is_good = give_results(bench, server, address) && is_good;
     control_close(&bench->control);
     json_decref(server);
     json_decref(bench->results);

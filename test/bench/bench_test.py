@@ -119,12 +119,15 @@ def test_two_ends():
         assert server.process.poll() is None
 
 
-def test_interrupted_in_a_run():
-    """Either end, while it measures: it ends then, not when all is measured."""
+def test_interrupted_in_a_run(folder):
+    """Either end, while it measures: it ends then, not when all is measured. Where nothing was measured there is no page,
+    and one that was there stays as it was."""
+    page = os.path.join(folder, "unmeasured.html")
     words = ["--fabric", "soft", "--op", "send", "--size", "8", "--seconds", "0.3", "--runs", "100"]
     for interrupted in ("server", "client"):
         with Server() as server:
-            client = subprocess.Popen([WEIR, "bench", server.address, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            client = subprocess.Popen([WEIR, "bench", server.address, *words, "--html", page], stdout=subprocess.PIPE,
+                                      stderr=subprocess.PIPE, text=True)
             while not client.stdout.readline().startswith("each case"):
                 assert client.poll() is None, client.returncode
             time.sleep(0.5)
@@ -134,6 +137,12 @@ def test_interrupted_in_a_run():
                 assert server.process.wait(15) == 0 and client.returncode in (4, 5), client.returncode
             else:
                 assert client.returncode == 130, client.returncode
+        if interrupted == "server":
+            assert not os.path.exists(page)
+            with open(page, "w") as file:
+                file.write("of before")
+        with open(page) as file:
+            assert file.read() == "of before"
 
 
 def test_interrupted_before_it_begins():
@@ -372,7 +381,7 @@ def main():
         lied = test_times_that_cannot_be(folder)
         test_two_ends()
         test_every_address()
-        test_interrupted_in_a_run()
+        test_interrupted_in_a_run(folder)
         test_interrupted_before_it_begins()
         if not browser.find():
             print("no chromium: the page was not looked at")
