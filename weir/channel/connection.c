@@ -382,6 +382,11 @@ void connection_flushed(struct weir_connection *connection)
 /* Closing has taken a silence timeout more. */
 static void closing_over(struct weir_connection *connection)
 {
+    /* What the program has been too busy to read may be progress, or the peer's last words. */
+    poller_drain(connection->poller, UINT32_MAX);
+    if (connection->state != CONNECTION_CLOSING || connection->life.place != 0) {
+        return; /* it has ended, or its limit was set anew */
+    }
     if (connection->is_cut || connection->sender.bye_is_sent) {
         connection_end(connection);
     } else if (connection->progress != connection->progress_seen) {

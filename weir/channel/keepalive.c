@@ -23,6 +23,21 @@ static void ask(struct weir_connection *connection)
     lane_post(&connection->lanes[0], &request, true, &posted);
 }
 
+static uint64_t silence_ns(const struct weir_connection *connection)
+{
+    return (uint64_t)connection->options.silence_timeout_ms * 1000000u;
+}
+
+/* Nothing has been heard for too long since it was asked. */
+static bool is_overdue(const struct weir_connection *connection)
+{
+    const struct keepalive *keepalive = &connection->keepalive;
+    uint64_t heard_ns = keepalive->heard_ns;
+    uint64_t since_ns = heard_ns > keepalive->asked_ns ? heard_ns : keepalive->asked_ns;
+    return keepalive->is_asking &&
+           connection->poller->now_ns - since_ns >= silence_ns(connection) * 3 / TICKS;
+}
+
 static void tick(struct timer *timer)
 {
     struct weir_connection *connection =
@@ -30,7 +45,10 @@ static void tick(struct timer *timer)
                                    offsetof(struct weir_connection, keepalive.timer));
     struct keepalive *keepalive = &connection->keepalive;
     uint64_t now_ns = connection->poller->now_ns;
-    uint64_t silence_ns = (uint64_t)connection->options.silence_timeout_ms * 1000000u;
+    if (is_overdue(connection) && !keepalive->has_heard) {
+        /* The answer may be among what the program has been too busy to read. */
+        poller_drain(connection->poller, UINT32_MAX);
+    }
     if (connection->state != CONNECTION_OPEN && connection->state != CONNECTION_CLOSING) {
         return;
     }
@@ -39,13 +57,12 @@ static void tick(struct timer *timer)
         keepalive->heard_ns = now_ns;
     }
     uint64_t heard_ns = keepalive->heard_ns;
-    uint64_t since_ns = heard_ns > keepalive->asked_ns ? heard_ns : keepalive->asked_ns;
-    if (keepalive->is_asking && now_ns - since_ns >= silence_ns * 3 / TICKS) {
+    if (is_overdue(connection)) {
         connection_fail(connection, WEIR_PEER_LOST, "no sign of the peer for %.1f s",
                         (double)(now_ns - heard_ns) / 1e9);
         return;
     }
-    if (!keepalive->is_asking && now_ns - heard_ns >= silence_ns / 2) {
+    if (!keepalive->is_asking && now_ns - heard_ns >= silence_ns(connection) / 2) {
         ask(connection);
     }
     poller_set_timer(connection->poller, timer, connection->options.silence_timeout_ms / TICKS);

@@ -206,6 +206,128 @@ static void test_nothing_more(void **state)
     weir_memory_deregister(pair.there);
 }
 
+/* --- a program that is slow --- */
+
+#define BACKLOG_LENGTH 1200
+
+/* What a program does with each message, that it falls behind: more than a silence timeout. */
+static void take_time(struct end *end, const uint8_t *bytes, size_t length)
+{
+    uint64_t started_ns = clock_now_ns();
+    while (clock_now_ns() - started_ns < 2 * SILENCE_MS * UINT64_C(1000000) / BACKLOG_LENGTH) {
+    }
+}
+
+/* Two clients of a server, the second polled by itself. */
+static void open_two(struct world *world, struct end clients[2],
+                     const struct weir_channel_options *wanted, struct weir_poller **ret_second)
+{
+    struct weir_channel_options options = *wanted;
+    struct weir_error error;
+    options.silence_timeout_ms = SILENCE_MS;
+    options.eager_buffers = BACKLOG_LENGTH;
+    world_open(world, &options, 2, true);
+    struct weir_poller *first = world->client_poller;
+    assert_int_equal(weir_poller_create(world->fabric, ret_second, &error), WEIR_OK);
+    for (unsigned i = 0; i < 2; i++) {
+        world->client_poller = i == 0 ? first : *ret_second;
+        world_connect(world, &clients[i]);
+        world_run_until_open(world, &clients[i]);
+        world_run_until_open(world, &world->servers[i]);
+    }
+    world->client_poller = first;
+}
+
+/* The first client sends more than the server can read in time. */
+static void fall_behind(struct world *world, struct end *client)
+{
+    world->servers[0].on_message = take_time;
+    for (unsigned i = 0; i < BACKLOG_LENGTH; i++) {
+        assert_int_equal(weir_send(client->connection, "x", 1, end_done, client), WEIR_OK);
+    }
+    while (client->done < BACKLOG_LENGTH) {
+        assert_true(weir_poll(world->client_poller, 1) >= 0);
+    }
+}
+
+static void poll_all(struct world *world, struct weir_poller *second)
+{
+    world_poll(world);
+    assert_true(weir_poll(second, 1) >= 0);
+}
+
+/* Who has not come to a peer's answer yet may not call it silent. */
+static void test_backlog_is_no_silence(void **state)
+{
+    struct world world;
+    struct weir_poller *second;
+    struct end clients[2] = {0};
+    open_two(&world, clients, *state, &second);
+    fall_behind(&world, &clients[0]);
+    while (world.servers[0].received < BACKLOG_LENGTH) {
+        poll_all(&world, second);
+    }
+    if (world.servers[1].is_closed) {
+        fail_msg("%s", world.servers[1].reason.message);
+    }
+    assert_int_equal(weir_send(clients[1].connection, "x", 1, NULL, NULL), WEIR_OK);
+    world_run_until_count(&world, &world.servers[1].received, 1);
+    weir_poller_destroy(second);
+    world_close(&world);
+}
+
+/* Nor may who closes call it one that takes nothing. */
+static void test_backlog_is_no_refusal(void **state)
+{
+    struct world world;
+    struct weir_poller *second;
+    struct end clients[2] = {0};
+    open_two(&world, clients, *state, &second);
+    fall_behind(&world, &clients[0]);
+    struct end *server = &world.servers[1];
+    for (unsigned i = 0; i < 2 * SENDER_BUFFERS; i++) {
+        assert_int_equal(weir_send(server->connection, "x", 1, end_done, server), WEIR_OK);
+    }
+    weir_close(server->connection);
+    while (!server->is_closed) {
+        poll_all(&world, second);
+    }
+    if (server->reason.status != WEIR_OK) {
+        fail_msg("%s", server->reason.message);
+    }
+    assert_int_equal(clients[1].received, 2 * SENDER_BUFFERS);
+    weir_poller_destroy(second);
+    world_close(&world);
+}
+
+/* Nor leave before it has read what came in time. */
+static void test_backlog_is_no_end(void **state)
+{
+    struct world world;
+    struct weir_poller *second;
+    struct end clients[2] = {0};
+    open_two(&world, clients, *state, &second);
+    struct end *server = &world.servers[1];
+    weir_close(server->connection);
+    while (!server->connection->waits_for_farewell) {
+        assert_true(weir_poll(world.server_poller, 1) >= 0);
+    }
+    fall_behind(&world, &clients[0]);
+    for (unsigned i = 0; i < SENDER_BUFFERS / 2; i++) {
+        assert_int_equal(weir_send(clients[1].connection, "x", 1, NULL, NULL), WEIR_OK);
+    }
+    weir_close(clients[1].connection);
+    world_run_until(&world, &server->is_closed);
+    while (!clients[1].is_closed) {
+        assert_true(weir_poll(second, 1) >= 0);
+    }
+    assert_int_equal(server->reason.status, WEIR_OK);
+    assert_int_equal(clients[1].reason.status, WEIR_OK);
+    assert_int_equal(server->received, SENDER_BUFFERS / 2);
+    weir_poller_destroy(second);
+    world_close(&world);
+}
+
 /* What a queue pair waits for an acknowledgement follows from the silence timeout, by rdma_cm too,
  * whose own choice may be longer than the silence timeout. */
 static void expect_ack_timeout(struct weir_connection *connection)
@@ -256,6 +378,11 @@ int main(int argc, char **argv)
         SLOW(test_put_and_get, cm),
         SLOW(test_put_and_get, cm_lanes),
         SLOW(test_nothing_more, cm),
+        {"test_backlog_is_no_silence (cm)", test_backlog_is_no_silence, NULL, NULL, &world_cm},
+        {"test_backlog_is_no_silence (tcp)", test_backlog_is_no_silence, NULL, NULL, &world_tcp},
+        {"test_backlog_is_no_refusal (cm)", test_backlog_is_no_refusal, NULL, NULL, &world_cm},
+        {"test_backlog_is_no_end (cm)", test_backlog_is_no_end, NULL, NULL, &world_cm},
+        {"test_backlog_is_no_end (tcp)", test_backlog_is_no_end, NULL, NULL, &world_tcp},
         {"test_ack_timeout (cm)", test_ack_timeout, NULL, NULL, &world_cm},
         {"test_ack_timeout (cm_lanes)", test_ack_timeout, NULL, NULL, &world_cm_lanes},
         {"test_ack_timeout (tcp)", test_ack_timeout, NULL, NULL, &world_tcp},
