@@ -211,7 +211,9 @@ void connection_opened(struct weir_connection *connection)
     if (connection->listener != NULL && connection->listener->is_closed) {
         poller_note_end(connection->poller); /* it may go */
     }
-    timers_cancel(&connection->poller->timers, &connection->life);
+    if (!connection->is_flushed) {
+        timers_cancel(&connection->poller->timers, &connection->life);
+    }
     keepalive_start(connection);
     if (connection->handler.opened != NULL) {
         connection->poller->callbacks++;

@@ -5,9 +5,11 @@
 #include "weir/channel/world_test.h"
 
 #include <arpa/inet.h>
+#include <dlfcn.h>
 #include <errno.h>
 #include <netinet/in.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -235,6 +237,44 @@ static void test_names_while_accepting(void **state)
     world_close_pair(&world, &client);
 }
 
+static bool is_broken(struct weir_connection *connection)
+{
+    int (*query)(struct ibv_qp *, struct ibv_qp_attr *, int, struct ibv_qp_init_attr *);
+    struct ibv_qp_attr attributes;
+    struct ibv_qp_init_attr initial;
+    *(void **)&query = dlsym(connection->poller->fabric->library.ibverbs, "ibv_query_qp");
+    assert_non_null(query);
+    assert_int_equal(query(connection->lanes[0].pair, &attributes, IBV_QP_STATE, &initial), 0);
+    return attributes.qp_state == IBV_QPS_ERR;
+}
+
+/* A client that tries what it may not before the server knows that the connection is up. */
+static void test_broken_before_it_is_open(void **state)
+{
+    struct world world;
+    struct end client = {0};
+    world_open(&world, *state, 1, true);
+    world_connect(&world, &client);
+    while (world.server_count == 0) {
+        world_poll(&world);
+    }
+    while (!client.is_open) {
+        assert_true(weir_poll(world.client_poller, 1) >= 0);
+    }
+    struct end *server = &world.servers[0];
+    struct weir_transfer transfer = {
+        .memory = client.connection->buffers.memory, .length = 8, .remote.length = 8};
+    assert_int_equal(weir_put(client.connection, &transfer, NULL, NULL), WEIR_OK);
+    while (!is_broken(server->connection)) {
+        sched_yield();
+    }
+    while (!server->is_closed) {
+        assert_true(weir_poll(world.server_poller, 10) >= 0);
+    }
+    assert_int_equal(server->reason.status, WEIR_PROTOCOL);
+    world_close(&world);
+}
+
 /* An event of rdma_cm waits for the poller. */
 static bool is_told(const struct weir_poller *poller)
 {
@@ -355,6 +395,8 @@ int main(int argc, char **argv)
          &world_tcp_lanes},
         {"test_names_while_accepting (cm)", test_names_while_accepting, NULL, NULL, &world_cm},
         {"test_names_while_accepting (tcp)", test_names_while_accepting, NULL, NULL, &world_tcp},
+        {"test_broken_before_it_is_open (cm)", test_broken_before_it_is_open, NULL, NULL,
+         &world_cm},
         cmocka_unit_test(test_given_up_before_it_is_accepted),
         cmocka_unit_test(test_given_up_after_it_is_accepted),
         {"test_all_addresses (tcp)", test_all_addresses, NULL, NULL, &world_tcp},
