@@ -505,7 +505,7 @@ void bootstrap_cm_leave(struct weir_connection *connection)
             verbs->cm_disconnect(lane->id);
         } else if (lane->id != NULL && connection->is_server && lane->pair == NULL &&
                    connection->reason.status != WEIR_REFUSED) {
-            reject(verbs, lane->id, connection->reason.status, "");
+            reject(verbs, lane->id, connection->reason.status, connection->refusal);
         }
     }
 }

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <netinet/tcp.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/random.h>
@@ -191,6 +192,7 @@ static void take_connect(struct weir_connection *connection, const struct hello 
         return;
     }
     if (connection->state != CONNECTION_CONNECTING) {
+        send_frame(connection, HELLO_REFUSE, WEIR_REFUSED);
         return;
     }
     struct weir_error error;
@@ -349,14 +351,27 @@ enum weir_status bootstrap_tcp_connect(struct weir_connection *connection, struc
 
 /* --- listening --- */
 
+static void turn_away(int fd, enum weir_status status, const char *words)
+{
+    struct hello hello = {.purpose = HELLO_REFUSE, .status = (uint8_t)status};
+    snprintf(hello.words, sizeof(hello.words), "%s", words);
+    uint8_t bytes[FRAME_LENGTH] = {0};
+    hello_pack(&hello, bytes);
+    send(fd, bytes, sizeof(bytes), MSG_NOSIGNAL);
+    close(fd);
+}
+
 static void take_client(struct weir_listener *listener, int fd, const struct sockaddr *peer)
 {
     struct weir_connection *connection;
     char name[ADDRESS_TEXT_MAX];
     address_format(peer, name);
-    if (listener_is_crowded(listener, name) ||
-        connection_create(listener->poller, &listener->options, &connection, NULL) != WEIR_OK) {
-        close(fd);
+    if (listener_is_crowded(listener, name)) {
+        turn_away(fd, WEIR_REFUSED, LISTENER_CROWDED);
+        return;
+    }
+    if (connection_create(listener->poller, &listener->options, &connection, NULL) != WEIR_OK) {
+        turn_away(fd, WEIR_NO_MEMORY, "");
         return;
     }
     connection->listener = listener;

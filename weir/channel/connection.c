@@ -288,6 +288,7 @@ void connection_abort(struct weir_connection *connection, enum weir_status statu
               arguments);
     va_end(arguments);
     connection->sender.abort_status = status;
+    weir_refuse(connection, connection->sender.abort_text); /* if it is not accepted yet */
     bool can_tell = connection->state != CONNECTION_CONNECTING && !connection->is_flushed &&
                     !connection->sender.has_bye;
     connection->state = CONNECTION_ABORTING;
@@ -488,6 +489,7 @@ void weir_close(struct weir_connection *connection)
     if (connection->state == CONNECTION_CONNECTING) {
         connection->wants_close = true;
         if (connection->sender.waiting == NULL) {
+            weir_refuse(connection, "closed at once");
             connection_end(connection);
         }
     } else if (connection->state == CONNECTION_OPEN) {

@@ -237,6 +237,74 @@ static void test_names_while_accepting(void **state)
     world_close_pair(&world, &client);
 }
 
+static bool accept_and_abort(struct weir_connection *connection, void *user,
+                             struct weir_handler *ret_handler, void **ret_user)
+{
+    weir_abort(connection, "on second thoughts");
+    return world_accepted(connection, user, ret_handler, ret_user);
+}
+
+static bool accept_and_close(struct weir_connection *connection, void *user,
+                             struct weir_handler *ret_handler, void **ret_user)
+{
+    weir_close(connection);
+    return world_accepted(connection, user, ret_handler, ret_user);
+}
+
+static void expect_ended_at_once(const struct weir_channel_options *options,
+                                 weir_accept_callback *accept, const char *words)
+{
+    struct world world;
+    struct weir_error error;
+    struct end client = {0};
+    char address[ADDRESS_TEXT_MAX];
+    snprintf(address, sizeof(address), "%s:0", world_host());
+    world_open(&world, options, 1, true);
+    weir_listener_close(world.listener);
+    assert_int_equal(weir_listen(world.server_poller, address, &world.options, accept, &world,
+                                 &world.listener, &error),
+                     WEIR_OK);
+    world_connect(&world, &client);
+    world_run_until(&world, &client.is_closed);
+    assert_int_equal(client.reason.status, WEIR_REFUSED);
+    if (strstr(client.reason.message, words) == NULL) {
+        fail_msg("\"%s\" lacks \"%s\"", client.reason.message, words);
+    }
+    world_run_until(&world, &world.servers[0].is_closed);
+    world_close(&world);
+}
+
+/* Who is accepted and ended in the same breath is told so. */
+static void test_ended_while_accepting(void **state)
+{
+    expect_ended_at_once(*state, accept_and_abort, "(on second thoughts)");
+    expect_ended_at_once(*state, accept_and_close, "(closed at once)");
+}
+
+/* A client that is refused for those who came before it is told so, too. */
+static void test_crowded(void **state)
+{
+    struct world world;
+    struct end client = {0};
+    int strangers[LISTENER_STRANGERS_PER_HOST];
+    world_open(&world, &world_tcp, 1, true);
+    for (unsigned i = 0; i < LISTENER_STRANGERS_PER_HOST; i++) {
+        strangers[i] = knock(weir_listener_address(world.listener));
+        assert_true(strangers[i] >= 0);
+        while (count_strangers(&world) <= i) {
+            assert_true(weir_poll(world.server_poller, 1) >= 0);
+        }
+    }
+    world_connect(&world, &client);
+    world_run_until(&world, &client.is_closed);
+    assert_int_equal(client.reason.status, WEIR_REFUSED);
+    assert_non_null(strstr(client.reason.message, "(" LISTENER_CROWDED ")"));
+    for (unsigned i = 0; i < LISTENER_STRANGERS_PER_HOST; i++) {
+        close(strangers[i]);
+    }
+    world_close(&world);
+}
+
 static bool is_broken(struct weir_connection *connection)
 {
     int (*query)(struct ibv_qp *, struct ibv_qp_attr *, int, struct ibv_qp_init_attr *);
@@ -395,6 +463,9 @@ int main(int argc, char **argv)
          &world_tcp_lanes},
         {"test_names_while_accepting (cm)", test_names_while_accepting, NULL, NULL, &world_cm},
         {"test_names_while_accepting (tcp)", test_names_while_accepting, NULL, NULL, &world_tcp},
+        {"test_ended_while_accepting (cm)", test_ended_while_accepting, NULL, NULL, &world_cm},
+        {"test_ended_while_accepting (tcp)", test_ended_while_accepting, NULL, NULL, &world_tcp},
+        cmocka_unit_test(test_crowded),
         {"test_broken_before_it_is_open (cm)", test_broken_before_it_is_open, NULL, NULL,
          &world_cm},
         cmocka_unit_test(test_given_up_before_it_is_accepted),
