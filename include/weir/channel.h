@@ -113,7 +113,9 @@ enum weir_status weir_connect(struct weir_poller *poller, const char *address,
                               struct weir_error *ret_error);
 /* Ends in order: what was sent before is delivered, operations under way complete, then the peer
  * sees DISCONNECTED; closed is called from a later weir_poll with WEIR_OK; or with TIMED_OUT if the
- * peer takes nothing of what is left for a silence timeout. */
+ * peer takes nothing of what is left for a silence timeout; or with DISCONNECTED if the peer
+ * closes, too, and much is left: who has sent all takes what still comes for one silence timeout.
+ */
 void weir_close(struct weir_connection *connection);
 /* Ends now; the peer sees the reason as far as it can be told. closed follows from weir_poll. */
 void weir_abort(struct weir_connection *connection, const char *reason);

@@ -362,6 +362,10 @@ void connection_disconnected(struct weir_connection *connection)
         !receiver_is_idle(connection)) {
         connection_opened(connection);
     }
+    if (connection->peer_is_done) {
+        connection_fail(connection, WEIR_DISCONNECTED,
+                        "the peer closed the connection before it had taken everything");
+    }
     connection_fail(connection, WEIR_PEER_LOST,
                     connection->state == CONNECTION_CONNECTING
                         ? "the peer went away before the connection was up"

@@ -328,6 +328,31 @@ static void test_backlog_is_no_end(void **state)
     world_close(&world);
 }
 
+/* Who closes does not wait for ever for what the other still sends, which closes, too; the other is
+ * told. */
+static void test_closes_before_it_has_all(void **state)
+{
+    struct weir_channel_options options = *(struct weir_channel_options *)*state;
+    struct world world;
+    struct end client = {0};
+    options.silence_timeout_ms = SILENCE_MS;
+    world_open_pair(&world, &options, &client, true);
+    struct end *server = &world.servers[0];
+    client.on_message = take_time;
+    for (unsigned i = 0; i < 2 * BACKLOG_LENGTH; i++) {
+        assert_int_equal(weir_send(server->connection, "x", 1, end_done, server), WEIR_OK);
+    }
+    weir_close(client.connection);
+    weir_close(server->connection);
+    world_run_until(&world, &client.is_closed);
+    world_run_until(&world, &server->is_closed);
+    assert_int_equal(client.reason.status, WEIR_OK);
+    assert_int_equal(server->reason.status, WEIR_DISCONNECTED);
+    assert_non_null(strstr(server->reason.message, "before it had taken everything"));
+    assert_int_equal(server->last_status, WEIR_DISCONNECTED);
+    world_close(&world);
+}
+
 /* What a queue pair waits for an acknowledgement follows from the silence timeout, by rdma_cm too,
  * whose own choice may be longer than the silence timeout. */
 static void expect_ack_timeout(struct weir_connection *connection)
@@ -383,6 +408,10 @@ int main(int argc, char **argv)
         {"test_backlog_is_no_refusal (cm)", test_backlog_is_no_refusal, NULL, NULL, &world_cm},
         {"test_backlog_is_no_end (cm)", test_backlog_is_no_end, NULL, NULL, &world_cm},
         {"test_backlog_is_no_end (tcp)", test_backlog_is_no_end, NULL, NULL, &world_tcp},
+        {"test_closes_before_it_has_all (cm)", test_closes_before_it_has_all, NULL, NULL,
+         &world_cm},
+        {"test_closes_before_it_has_all (tcp)", test_closes_before_it_has_all, NULL, NULL,
+         &world_tcp},
         {"test_ack_timeout (cm)", test_ack_timeout, NULL, NULL, &world_cm},
         {"test_ack_timeout (cm_lanes)", test_ack_timeout, NULL, NULL, &world_cm_lanes},
         {"test_ack_timeout (tcp)", test_ack_timeout, NULL, NULL, &world_tcp},
