@@ -82,6 +82,10 @@ enum weir_status address_resolve(const char *text, bool is_passive,
     };
     struct addrinfo *list = NULL;
     int error = getaddrinfo(is_any ? NULL : host, port, &hints, &list);
+    if (error == EAI_SYSTEM || error == EAI_MEMORY) {
+        return error_set(ret_error, error == EAI_MEMORY ? WEIR_NO_MEMORY : WEIR_SYSTEM,
+                         "%.200s: %s", text, error == EAI_MEMORY ? "no memory" : strerror(errno));
+    }
     if (error != 0) {
         return error_set(ret_error, WEIR_ADDRESS, "%.200s: %s", text, gai_strerror(error));
     }

@@ -75,7 +75,6 @@ static const struct entry entries[] = {
     CM(destroy_qp, "destroy_qp"),
     CM(get_event, "get_cm_event"),
     CM(ack_event, "ack_cm_event"),
-    CM(event_str, "event_str"),
     CM(get_src_port, "get_src_port"),
     {"rdma_set_option", offsetof(struct verbs, cm_set_option), true, true},
 };

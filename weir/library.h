@@ -70,7 +70,6 @@ struct verbs {
     void (*cm_destroy_qp)(struct rdma_cm_id *id);
     int (*cm_get_event)(struct rdma_event_channel *channel, struct rdma_cm_event **ret_event);
     int (*cm_ack_event)(struct rdma_cm_event *event);
-    const char *(*cm_event_str)(enum rdma_cm_event_type event);
     __be16 (*cm_get_src_port)(struct rdma_cm_id *id);
     int (*cm_set_option)(struct rdma_cm_id *id, int level, int name, void *value,
                          size_t length); /* may be NULL */

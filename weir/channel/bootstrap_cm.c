@@ -105,8 +105,10 @@ static enum weir_status begin_lane(struct weir_connection *connection, unsigned 
     set_ack_timeout(connection, lane->id);
     if (verbs->cm_resolve_addr(lane->id, NULL, target,
                                (int)connection->options.connect_timeout_ms) != 0) {
-        return error_set(ret_error, WEIR_UNREACHABLE, "%s: no RDMA device leads there: %m",
-                         connection->peer_name);
+        bool is_short = errno == ENOMEM || errno == EMFILE || errno == ENFILE;
+        return error_set(ret_error, is_short ? WEIR_SYSTEM : WEIR_UNREACHABLE, "%s: %s: %m",
+                         connection->peer_name,
+                         is_short ? "rdma_resolve_addr" : "no RDMA device leads there");
     }
     return WEIR_OK;
 }
@@ -453,11 +455,17 @@ static void take_event(struct weir_poller *poller, const struct event *event)
         }
         break;
     case RDMA_CM_EVENT_UNREACHABLE:
-    case RDMA_CM_EVENT_CONNECT_ERROR:
         if (!connection_try_next(connection)) {
-            connection_fail(
-                connection, WEIR_UNREACHABLE, "no answer to the connection request for %.1f s (%s)",
-                connection_age(connection), verbs_of(connection)->cm_event_str(event->kind));
+            connection_fail(connection, WEIR_UNREACHABLE,
+                            "no answer to the connection request for %.1f s",
+                            connection_age(connection));
+        }
+        break;
+    case RDMA_CM_EVENT_CONNECT_ERROR: /* the peer's yes could not be acted upon, or was withdrawn */
+        if (!connection_try_next(connection)) {
+            connection_fail(connection, WEIR_UNREACHABLE,
+                            "the connection failed before it was up: %s",
+                            strerror(abs(event->status)));
         }
         break;
     case RDMA_CM_EVENT_DISCONNECTED:

@@ -417,7 +417,8 @@ static void life_over(struct timer *timer)
                         "the device gave up our queue pair: the peer tried what it may not");
     } else if (connection->state == CONNECTION_CONNECTING) {
         connection_fail(connection, WEIR_TIMED_OUT,
-                        "no answer to the connection request for %.1f s",
+                        connection->is_server ? "the peer left the connection half-open for %.1f s"
+                                              : "no answer to the connection request for %.1f s",
                         connection_age(connection));
     } else if (connection->state == CONNECTION_CLOSING) {
         closing_over(connection);

@@ -51,10 +51,34 @@ static unsigned count_strangers(const struct world *world)
     return count;
 }
 
+/* It lies neither at the name nor at the way there. */
+static void expect_nothing_to_connect_with(struct world *world)
+{
+    struct sockaddr_storage addresses[ADDRESSES_MAX];
+    struct weir_channel_options by_cm = world_cm;
+    struct weir_error error;
+    unsigned count;
+    assert_int_equal(address_resolve("localhost:1", false, addresses, &count, &error), WEIR_SYSTEM);
+    assert_non_null(strstr(error.message, strerror(EMFILE)));
+    if (weir_fabric_kind(world->fabric) == WEIR_FABRIC_SOFT) {
+        assert_int_equal(weir_connect(world->client_poller, "127.0.0.1:1", &by_cm, &end_handler,
+                                      NULL, NULL, &error),
+                         WEIR_SYSTEM);
+    }
+    assert_int_equal(weir_connect(world->client_poller, "127.0.0.1:1", &world->options,
+                                  &end_handler, NULL, NULL, &error),
+                     WEIR_SYSTEM);
+}
+
 static void test_no_descriptor_left(void **state)
 {
     struct world world;
     struct end client = {0};
+    struct sockaddr_storage addresses[ADDRESSES_MAX];
+    struct weir_error error;
+    unsigned count;
+    /* What cannot load its parts says that there is no such name. */
+    assert_int_equal(address_resolve("localhost:1", false, addresses, &count, &error), WEIR_OK);
     world_open(&world, &world_tcp, 1, true);
     int stranger = knock(weir_listener_address(world.listener));
     assert_true(stranger >= 0);
@@ -71,6 +95,7 @@ static void test_no_descriptor_left(void **state)
     }
     alarm(0);
     assert_int_equal(count_strangers(&world), 0);
+    expect_nothing_to_connect_with(&world);
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
     /* Who waited is taken in, as is who comes now. */
     world_connect(&world, &client);
@@ -305,6 +330,48 @@ static void test_crowded(void **state)
     world_close(&world);
 }
 
+/* A client that does not go on is not said to be asked for anything. */
+static void test_left_half_open(void **state)
+{
+    struct weir_channel_options options = *(struct weir_channel_options *)*state;
+    struct world world;
+    struct end client = {0};
+    options.connect_timeout_ms = 300;
+    world_open(&world, &options, 1, true);
+    world.options.connect_timeout_ms = PATIENCE_MS; /* the client's */
+    world_connect(&world, &client);
+    while (world.server_count == 0) {
+        assert_true(weir_poll(world.client_poller, 1) >= 0);
+        assert_true(weir_poll(world.server_poller, 1) >= 0);
+    }
+    while (!world.servers[0].is_closed) {
+        assert_true(weir_poll(world.server_poller, 10) >= 0);
+    }
+    assert_int_equal(world.servers[0].reason.status, WEIR_TIMED_OUT);
+    assert_non_null(strstr(world.servers[0].reason.message, "half-open"));
+    world_close(&world);
+}
+
+/* A server that takes its yes back has answered. */
+static void test_accepted_and_gone(void **state)
+{
+    struct world world;
+    struct end client = {0};
+    world_open(&world, &world_cm, 1, true);
+    world_connect(&world, &client);
+    while (world.server_count == 0) {
+        assert_true(weir_poll(world.client_poller, 1) >= 0);
+        assert_true(weir_poll(world.server_poller, 1) >= 0);
+    }
+    weir_abort(world.servers[0].connection, "gone");
+    while (!world.servers[0].is_closed) {
+        assert_true(weir_poll(world.server_poller, 1) >= 0);
+    }
+    world_run_until(&world, &client.is_closed);
+    assert_null(strstr(client.reason.message, "no answer"));
+    world_close(&world);
+}
+
 static bool is_broken(struct weir_connection *connection)
 {
     int (*query)(struct ibv_qp *, struct ibv_qp_attr *, int, struct ibv_qp_init_attr *);
@@ -324,7 +391,8 @@ static void test_broken_before_it_is_open(void **state)
     world_open(&world, *state, 1, true);
     world_connect(&world, &client);
     while (world.server_count == 0) {
-        world_poll(&world);
+        assert_true(weir_poll(world.client_poller, 1) >= 0);
+        assert_true(weir_poll(world.server_poller, 1) >= 0);
     }
     while (!client.is_open) {
         assert_true(weir_poll(world.client_poller, 1) >= 0);
@@ -466,6 +534,9 @@ int main(int argc, char **argv)
         {"test_ended_while_accepting (cm)", test_ended_while_accepting, NULL, NULL, &world_cm},
         {"test_ended_while_accepting (tcp)", test_ended_while_accepting, NULL, NULL, &world_tcp},
         cmocka_unit_test(test_crowded),
+        {"test_left_half_open (cm_lanes)", test_left_half_open, NULL, NULL, &world_cm_lanes},
+        {"test_left_half_open (tcp)", test_left_half_open, NULL, NULL, &world_tcp},
+        cmocka_unit_test(test_accepted_and_gone),
         {"test_broken_before_it_is_open (cm)", test_broken_before_it_is_open, NULL, NULL,
          &world_cm},
         cmocka_unit_test(test_given_up_before_it_is_accepted),
