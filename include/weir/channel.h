@@ -60,12 +60,13 @@ struct weir_channel_options {
     enum weir_bootstrap bootstrap;
     unsigned lanes;              /* queue pairs for puts and gets beside the message one, 0..16;
                                     0: all share one; the smaller of both sides' counts */
-    size_t eager_length;         /* longest message sent through buffers; 0: 8 KiB */
-    unsigned eager_buffers;      /* receive buffers on this side; 0: 64 */
+    size_t eager_length;         /* longest message sent through buffers, 64 B..16 MiB; 0: 8 KiB */
+    unsigned eager_buffers;      /* receive buffers on this side, as many as the device takes on a
+                                    queue pair less 14, at most 16384; 0: 64 */
     size_t message_length_max;   /* longest message this side takes; 0: 64 MiB; up to 2^31 */
     unsigned connect_timeout_ms; /* 0: 5000 */
     unsigned silence_timeout_ms; /* a peer that says nothing for so long, and does not answer when
-                                    asked, is lost; 0: 5000 */
+                                    asked, is lost; at least 100; 0: 5000 */
 };
 
 /* The life of a connection. A slot may be NULL. */
@@ -103,9 +104,10 @@ const char *weir_listener_address(const struct weir_listener *listener);
  * rdma_cm its port is in use until those with lanes are. */
 void weir_listener_close(struct weir_listener *listener);
 
-/* Begins to connect; opened or closed tells how it went. Fails at once only for bad arguments or
- * when the system refuses. Of a name with several addresses each is tried in turn, in its share of
- * the connect timeout. `handler` is copied. */
+/* Begins to connect; opened or closed tells how it went. Fails at once only for bad arguments, a
+ * name that is none (it is looked up before this returns), or when the system refuses. Of a name
+ * with several addresses each is tried in turn, in its share of the connect timeout. `handler` is
+ * copied. */
 enum weir_status weir_connect(struct weir_poller *poller, const char *address,
                               const struct weir_channel_options *options,
                               const struct weir_handler *handler, void *user,
