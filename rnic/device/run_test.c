@@ -9,6 +9,7 @@
 
 static struct {
     uint32_t count, packets, room; /* of one */
+    uint32_t first, most;          /* under way before one */
 } trains;
 
 static uint32_t emit_train(struct packet_sink *sink, const struct train *train)
@@ -16,6 +17,8 @@ static uint32_t emit_train(struct packet_sink *sink, const struct train *train)
     struct train part = *train;
     part.count = part.count < trains.room ? part.count : trains.room;
     uint32_t taken = train_emit_singly(sink, &part);
+    trains.first = trains.count == 0 ? train->under_way : trains.first;
+    trains.most = train->under_way > trains.most ? train->under_way : trains.most;
     trains.count++;
     trains.packets += taken;
     return taken;
@@ -192,6 +195,19 @@ static uint64_t measured(uint32_t room, uint32_t length)
     return bytes;
 }
 
+/* A message's first packet goes by itself. */
+static void a_train_tells_what_is_under_way(void **state)
+{
+    (void)state;
+    for (uint32_t selective = 0; selective < 2; selective++) {
+        struct pair *pair = create_with(selective);
+        move(pair, PACKETS);
+        assert_int_equal(trains.first, 1024);
+        assert_in_range(trains.most, 32 * 1024, PACKETS * 1024);
+        pair_destroy(pair);
+    }
+}
+
 static void a_train_counts_for_the_rate(void **state)
 {
     (void)state;
@@ -254,6 +270,7 @@ int main(void)
         cmocka_unit_test(two_acknowledgements_are_asked_for_in_a_window),
         cmocka_unit_test(as_few_are_asked_for_once_a_loss_is_repaired),
         cmocka_unit_test(a_train_is_its_packets),
+        cmocka_unit_test(a_train_tells_what_is_under_way),
         cmocka_unit_test(a_train_counts_for_the_rate),
         cmocka_unit_test(a_train_is_taken_in_parts),
         cmocka_unit_test(a_train_is_of_pages_that_are_there),

@@ -51,7 +51,7 @@ bool qp_emit(struct qp *qp, const struct path *path, const struct packet *packet
 }
 
 uint32_t qp_emit_train(struct qp *qp, const struct packet *packet, const uint8_t *bytes,
-                       uint32_t count)
+                       uint32_t count, uint32_t under_way)
 {
     struct environment *environment = qp->environment;
     uint8_t header[PACKET_HEADER_MAX];
@@ -62,6 +62,7 @@ uint32_t qp_emit_train(struct qp *qp, const struct packet *packet, const uint8_t
         .bytes = bytes,
         .payload_length = packet->payload_length,
         .count = count,
+        .under_way = under_way,
     };
     if (qp->selective != NULL) {
         packet_put_tag(header, qp->selective->peer_tag);

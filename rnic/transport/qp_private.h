@@ -217,7 +217,7 @@ bool qp_emit(struct qp *qp, const struct path *path, const struct packet *packet
 /* A train that begins with `packet`, whose payloads begin at `bytes`, to the peer. Returns how many
  * of its packets the sink has taken. */
 uint32_t qp_emit_train(struct qp *qp, const struct packet *packet, const uint8_t *bytes,
-                       uint32_t count);
+                       uint32_t count, uint32_t under_way);
 /* One that nobody answers: where the host's own interface is too narrow for it, its message fails
  * (STEP_IDLE) with LOCAL_LENGTH_ERROR and the bytes that the interface takes as its detail. */
 enum step qp_emit_unanswered(struct qp *qp, const struct path *path, const struct packet *packet,

@@ -440,7 +440,7 @@ static bool send_train(struct qp *qp, struct instant now, const struct turn *tur
     }
     struct packet packet;
     request_describe_data(qp, turn->slot, turn->index, 1, &packet);
-    uint32_t taken = qp_emit_train(qp, &packet, bytes, span);
+    uint32_t taken = qp_emit_train(qp, &packet, bytes, span, in_flight(qp) << qp->mtu_shift);
     if (taken == 0) {
         return false;
     }

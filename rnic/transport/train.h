@@ -22,6 +22,7 @@ struct train {
     const uint8_t *bytes;    /* the payloads, one behind the other */
     uint32_t payload_length; /* of each, a multiple of 4 */
     uint32_t count;
+    uint32_t under_way; /* bytes of this stream before them, at most */
 };
 
 /* One of them by itself: `header`, of PACKET_HEADER_MAX bytes, and `payload` are what *ret_outgoing

@@ -4,12 +4,13 @@
  * and ours are not. So what a run costs its sender decides, each way (trial.h).
  *
  * Who lends may write again what the peer has taken, and is told by nobody when that is. So each
- * stream lends from a ring of its own in which what has not been acknowledged fits twice: a queue
- * pair has UDP_FLIGHT_MAX in flight at most. One stream's packets may wait for a slow interface as
- * long as they like while another's are quick. Whose packets wait for longer
- * than it needs to repeat them twice, or than LENDER_IDLE_NS while nothing more of it leaves, may
- * have sent later bytes in their place: what is no whole packet then is refused for its ICRC, and
- * repeated. So only what is acknowledged and repeated may be lent: requests of RC. */
+ * stream lends while it has UDP_FLIGHT_MAX under way at most, from a ring of its own in which that
+ * fits twice. (On a long way a queue pair has more under way, and the host itself may be what
+ * delays it: netem does.) One stream's packets may wait for a slow interface as long as they like
+ * while another's are quick. Whose packets wait for longer than it needs to repeat them twice, or
+ * than LENDER_IDLE_NS while nothing more of it leaves, may have sent later bytes in their place:
+ * what is no whole packet then is refused for its ICRC, and repeated. So only what is acknowledged
+ * and repeated may be lent: requests of RC. */
 #ifndef WEIR_IO_LENDER_H
 #define WEIR_IO_LENDER_H
 

@@ -99,6 +99,38 @@ static void bytes_come_again_late(void **state)
     udp_destroy(udp);
 }
 
+/* One that has lent the first train already. */
+static struct udp *create_with_pipe(const struct path *path)
+{
+    struct udp *udp = create_lending();
+    emit_train(udp, path, 0, TRAIN, PAYLOAD);
+    if (!segments(udp)) {
+        udp_destroy(udp);
+        skip();
+    }
+    return udp;
+}
+
+/* On a long way, which may be this host. */
+static void who_has_more_under_way_lends_no_more(void **state)
+{
+    (void)state;
+    static uint8_t bytes[TRAIN * PAYLOAD];
+    struct path path = path_to(&ipv4_loopback);
+    struct udp *udp = create_with_pipe(&path);
+    uint8_t header[HEADER] = {OPCODE(SERVICE_RC, FORM_WRITE_MIDDLE)};
+    struct train train = {&path, header, HEADER, bytes, PAYLOAD, TRAIN, 0};
+    for (; train.under_way < 6 * UDP_FLIGHT_MAX; train.under_way += TRAIN * PAYLOAD) {
+        assert_int_equal(udp_sink(udp)->emit_train(udp_sink(udp), &train), TRAIN);
+    }
+    uint64_t lent = udp_counters(udp)->lent_runs * sizeof bytes;
+    assert_in_range(lent, UDP_FLIGHT_MAX, UDP_FLIGHT_MAX + 4 * sizeof bytes);
+    train.under_way = 0;
+    assert_int_equal(udp_sink(udp)->emit_train(udp_sink(udp), &train), TRAIN);
+    assert_int_equal(udp_counters(udp)->lent_runs * sizeof bytes, lent + sizeof bytes);
+    udp_destroy(udp);
+}
+
 /* What begins there has not left yet. */
 static void a_place_is_taken_once(void **state)
 {
@@ -151,7 +183,7 @@ static void what_is_not_repeated_is_not_lent(void **state)
     };
     for (uint32_t i = 0; i < sizeof opcodes; i++) {
         uint8_t header[HEADER] = {opcodes[i]};
-        struct train train = {&path, header, HEADER, bytes, PAYLOAD, TRAIN};
+        struct train train = {&path, header, HEADER, bytes, PAYLOAD, TRAIN, 0};
         assert_int_equal(udp_sink(udp)->emit_train(udp_sink(udp), &train), TRAIN);
     }
     assert_true(udp_flush(udp));
@@ -169,7 +201,7 @@ static void nor_is_it_behind_what_is_repeated(void **state)
     static uint8_t bytes[TRAIN * PAYLOAD];
     uint8_t header[HEADER] = {OPCODE(SERVICE_UC, FORM_WRITE_MIDDLE)};
     header[7] = 1; /* the destination's number */
-    struct train train = {&path, header, HEADER, bytes, PAYLOAD, TRAIN - 10};
+    struct train train = {&path, header, HEADER, bytes, PAYLOAD, TRAIN - 10, 0};
     emit_train(udp, &path, 0, 10, PAYLOAD);
     assert_int_equal(udp_sink(udp)->emit_train(udp_sink(udp), &train), TRAIN - 10);
     assert_true(udp_flush(udp));
@@ -193,18 +225,6 @@ static void without_descriptors_all_is_copied(void **state)
     check_arrived(udp, 3 * TRAIN);
     assert_int_equal(udp_counters(udp)->lent_runs, 0);
     udp_destroy(udp);
-}
-
-/* One that has lent the first train already. */
-static struct udp *create_with_pipe(const struct path *path)
-{
-    struct udp *udp = create_lending();
-    emit_train(udp, path, 0, TRAIN, PAYLOAD);
-    if (!segments(udp)) {
-        udp_destroy(udp);
-        skip();
-    }
-    return udp;
 }
 
 /* As for a user with too many of them. */
@@ -297,7 +317,7 @@ static void a_slow_way_keeps_its_bytes_while_others_are_quick(void **state)
     emit_train(quick, &to_slow, 0, 2 * TRAIN, PAYLOAD);
     for (uint32_t i = 0; i < 1000; i++) {
         uint8_t header[HEADER] = {OPCODE(SERVICE_RC, FORM_WRITE_MIDDLE)};
-        struct train train = {&to_self, header, HEADER, bytes, PAYLOAD, TRAIN};
+        struct train train = {&to_self, header, HEADER, bytes, PAYLOAD, TRAIN, 0};
         assert_int_equal(udp_sink(quick)->emit_train(udp_sink(quick), &train), TRAIN);
         struct inbox ignored = {.receiver = {receive}};
         drain(quick, &ignored);
@@ -338,6 +358,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(full_runs_are_lent),
         cmocka_unit_test(bytes_come_again_late),
+        cmocka_unit_test(who_has_more_under_way_lends_no_more),
         cmocka_unit_test(a_place_is_taken_once),
         cmocka_unit_test(who_has_lent_nothing_for_a_while_makes_room),
         cmocka_unit_test(what_is_not_repeated_is_not_lent),

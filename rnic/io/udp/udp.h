@@ -51,8 +51,8 @@ struct udp_config {
     const char *fault;      /* text for fault_parse; NULL: none */
 };
 
-/* Bytes that a queue pair has in flight at most, which what is lent to the kernel counts on
- * (lender.h). */
+/* Bytes that a queue pair has in flight at most; on a long way, where losses are repaired, it has
+ * more, and then lends nothing to the kernel (lender.h). */
 #define UDP_FLIGHT_MAX (1u << 20)
 
 struct udp_counters {

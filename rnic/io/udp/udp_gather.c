@@ -50,9 +50,9 @@ static bool may_be_lent(const struct udp *udp, const uint8_t *header)
                                  header[0] == OPCODE(SERVICE_RC, FORM_SEND_MIDDLE));
 }
 
-/* For a packet with that header. `many`: others like it follow. */
+/* For a packet with that header. `lends`: others like it follow, for which the lender has room. */
 static struct udp_run *start_run(struct udp *udp, const struct path *path, const uint8_t *header,
-                                 uint32_t segment, bool many)
+                                 uint32_t segment, bool lends)
 {
     if (udp->run_count == UDP_RUNS) {
         return NULL;
@@ -64,7 +64,7 @@ static struct udp_run *start_run(struct udp *udp, const struct path *path, const
                             .block = block_of(header),
                             .segment = segment,
                             .single = !udp->segmentation};
-    run->trains = many && may_be_lent(udp, header);
+    run->trains = lends && may_be_lent(udp, header);
     if (run->trains && trial_is_second(&udp->lender.trial)) {
         run->bytes = lender_take(&udp->lender, path, run->destination);
         run->borrowed = run->bytes != NULL;
@@ -90,14 +90,14 @@ static void flatten(const struct outgoing *outgoing, uint8_t *ret_bytes)
 
 /* Room for a packet of `length` bytes with its ICRC, at the end of *ret_run; NULL: none. */
 static uint8_t *make_room(struct udp *udp, const struct path *path, const uint8_t *header,
-                          uint32_t length, bool many, struct udp_run **ret_run)
+                          uint32_t length, bool lends, struct udp_run **ret_run)
 {
     struct udp_run *run = find_run(udp, path, block_of(header), length);
     if (run == NULL) {
-        run = start_run(udp, path, header, length, many);
+        run = start_run(udp, path, header, length, lends);
     }
     if (run == NULL && udp_send_all(udp)) {
-        run = start_run(udp, path, header, length, many);
+        run = start_run(udp, path, header, length, lends);
     }
     if (run == NULL) {
         return NULL;
@@ -328,9 +328,11 @@ static uint32_t append_train(struct udp *udp, const struct path *path, const str
 {
     uint32_t length = train->header_length + train->payload_length + ICRC_LENGTH;
     uint32_t next = first, end = first + count;
+    bool lends = train->under_way <= UDP_FLIGHT_MAX;
     struct udp_run *run;
     uint8_t *room;
-    while (next < end && (room = make_room(udp, path, train->header, length, true, &run)) != NULL) {
+    while (next < end &&
+           (room = make_room(udp, path, train->header, length, lends, &run)) != NULL) {
         next = fill_run(udp, run, train, next, end, room);
         send_if_full(udp, run);
     }

@@ -152,7 +152,7 @@ static inline void emit_train(struct udp *udp, const struct path *path, uint32_t
         fill(bytes + (size_t)i * payload, payload, first + i);
     }
     packet_put_psn(header, (struct psn){first});
-    struct train train = {path, header, HEADER, bytes, payload, count};
+    struct train train = {path, header, HEADER, bytes, payload, count, 0};
     assert_int_equal(udp_sink(udp)->emit_train(udp_sink(udp), &train), count);
 }
 
