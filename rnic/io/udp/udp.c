@@ -5,8 +5,8 @@
 #include <netinet/udp.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
+#include "rnic/io/system/raw_file.h"
 #include "rnic/io/system/raw_socket.h"
 #include "rnic/io/system/shortage.h"
 #include "rnic/io/udp/address.h"
@@ -83,7 +83,7 @@ int udp_open_socket(enum udp_family family, const struct gid *address, uint16_t 
     socklen_t length = address_to_socket(address, port, 0, &name);
     if (bind(descriptor, (struct sockaddr *)&name, length) != 0) {
         int error = errno;
-        close(descriptor);
+        raw_close(descriptor);
         return error;
     }
     *ret_descriptor = descriptor;
@@ -199,7 +199,7 @@ void udp_abandon(struct udp *udp)
     lender_close(&udp->lender);
     for (enum udp_family family = 0; family < UDP_FAMILY_COUNT; family++) {
         if (udp->sockets[family] >= 0) {
-            close(udp->sockets[family]);
+            raw_close(udp->sockets[family]);
             udp->sockets[family] = -1;
         }
     }
