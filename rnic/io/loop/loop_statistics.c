@@ -16,6 +16,7 @@ static void visit_udp(const struct udp_counters *udp, loop_statistics_visitor *v
     visit(context, "udp_receive_calls", udp->receive_calls);
     visit(context, "udp_segmented_sends", udp->segmented_sends);
     visit(context, "udp_lent_runs", udp->lent_runs);
+    visit(context, "udp_unsegmented_runs", udp->unsegmented);
     visit(context, "udp_blocked", udp->blocked);
     visit(context, "udp_dropped_too_long", udp->dropped_too_long);
     visit(context, "udp_dropped_unreachable", udp->dropped_unreachable);

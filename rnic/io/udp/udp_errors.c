@@ -55,36 +55,42 @@ void udp_complain(struct udp *udp, const struct path *path, const uint8_t *bytes
     }
 }
 
-/* An error's record and who reports it; NULL: none of the network's. */
-static const struct sock_extended_err *find_record(struct msghdr *message, struct gid *ret_reporter)
+/* NULL: there is none. */
+static const struct sock_extended_err *find_record(struct msghdr *message)
 {
     for (struct cmsghdr *control = CMSG_FIRSTHDR(message); control != NULL;
          control = CMSG_NXTHDR(message, control)) {
         bool ipv4 = control->cmsg_level == IPPROTO_IP && control->cmsg_type == IP_RECVERR;
         bool ipv6 = control->cmsg_level == IPPROTO_IPV6 && control->cmsg_type == IPV6_RECVERR;
-        if (!ipv4 && !ipv6) {
-            continue;
+        if (ipv4 || ipv6) {
+            return (const struct sock_extended_err *)(const void *)CMSG_DATA(control);
         }
-        const struct sock_extended_err *record =
-            (const struct sock_extended_err *)(const void *)CMSG_DATA(control);
-        uint16_t port;
-        bool by_icmp =
-            record->ee_origin == SO_EE_ORIGIN_ICMP || record->ee_origin == SO_EE_ORIGIN_ICMP6;
-        return by_icmp &&
-                       address_from_socket(SO_EE_OFFENDER(record), ret_reporter, &port) == STATUS_OK
-                   ? record
-                   : NULL;
     }
     return NULL;
+}
+
+/* It is the network's. */
+static bool has_reporter(const struct sock_extended_err *record, struct gid *ret_reporter)
+{
+    uint16_t port;
+    return (record->ee_origin == SO_EE_ORIGIN_ICMP || record->ee_origin == SO_EE_ORIGIN_ICMP6) &&
+           address_from_socket(SO_EE_OFFENDER(record), ret_reporter, &port) == STATUS_OK;
 }
 
 static void take_error(struct udp *udp, struct msghdr *message, const uint8_t *quote, size_t length)
 {
     struct complaint complaint = {.length = 0};
     uint16_t port;
-    const struct sock_extended_err *record = find_record(message, &complaint.reporter);
+    const struct sock_extended_err *record = find_record(message);
     if (record == NULL) {
-        return; /* our own host's: the send has failed, too */
+        return;
+    }
+    if (record->ee_origin == SO_EE_ORIGIN_LOCAL) { /* the send has failed, too */
+        udp->refused_here |= record->ee_errno == EMSGSIZE;
+        return;
+    }
+    if (!has_reporter(record, &complaint.reporter)) {
+        return;
     }
     switch (record->ee_errno) {
     case EMSGSIZE:

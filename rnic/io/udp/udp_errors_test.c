@@ -1,11 +1,137 @@
 /* What the kernel says of packets that did not get through, and what it does to those that do. */
+#include <errno.h>
 #include <net/if.h>
 #include <netinet/in.h>
+#include <pthread.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 
 #include "rnic/io/udp/udp_private.h"
 #include "rnic/io/udp/udp_self_test.h"
 #include "rnic/wire/report.h"
+
+/* Sends of the link fail so often as if ICMP had said that an earlier packet was too long. */
+static struct {
+    uint32_t left;
+    bool is_kept; /* the error queue had room for what ICMP says */
+} told;
+
+/* The link's calls go through this, by the linker's --wrap. */
+long __real_syscall(long number, ...);
+long __wrap_syscall(long number, ...);
+
+static int tell_no_more(void **state)
+{
+    (void)state;
+    told.left = 0;
+    return 0;
+}
+
+static void leave_record(int descriptor)
+{
+    struct sockaddr_in gone = {
+        .sin_family = AF_INET, .sin_port = htons(own_port()), .sin_addr.s_addr = htonl(0x7f00004e)};
+    assert_int_equal(sendto(descriptor, "x", 1, 0, (struct sockaddr *)&gone, sizeof gone), 1);
+}
+
+long __wrap_syscall(long number, ...)
+{
+    long arguments[6];
+    va_list list;
+    va_start(list, number);
+    for (uint32_t i = 0; i < 6; i++) {
+        arguments[i] = va_arg(list, long);
+    }
+    va_end(list);
+    if (told.left > 0 && (number == SYS_sendmsg || number == SYS_sendmmsg)) {
+        told.left--;
+        if (told.is_kept) {
+            leave_record((int)arguments[0]);
+        }
+        errno = EMSGSIZE;
+        return -1;
+    }
+    return __real_syscall(number, arguments[0], arguments[1], arguments[2], arguments[3],
+                          arguments[4], arguments[5]);
+}
+
+static void emit_and_flush(struct udp *udp, const struct path *path, uint32_t first, uint32_t count)
+{
+    for (uint32_t i = first; i < first + count; i++) {
+        assert_true(emit(udp, path, i, 1024));
+    }
+    assert_true(udp_flush(udp));
+}
+
+/* Whoever forges ICMP as fast as he can costs packets, and no queue pair: none of them is known to
+ * be too long. */
+static void what_only_icmp_says_is_never_certain(void **state)
+{
+    (void)state;
+    struct gid here;
+    struct udp *udp = create_at(77, &here);
+    struct path path = path_to(&here);
+    for (uint32_t kept = 0; kept < 2; kept++) {
+        told.is_kept = kept;
+        told.left = 100;
+        emit_and_flush(udp, &path, kept, 1);
+        told.left = 0;
+        assert_int_equal(udp_counters(udp)->dropped_too_long, 0);
+        assert_int_equal(udp_counters(udp)->dropped_other, kept + 1);
+        assert_int_equal(udp_complaints(udp)->certain.count, 0);
+    }
+    udp_destroy(udp);
+}
+
+/* It says the next while the last is listened to. */
+static void a_run_survives_some_errors_of_others(void **state)
+{
+    (void)state;
+    struct inbox inbox = {.receiver = {receive}};
+    struct gid here;
+    struct udp *udp = create_at(77, &here);
+    struct path path = path_to(&here);
+    told.is_kept = true;
+    told.left = 5;
+    emit_and_flush(udp, &path, 0, 20);
+    drain(udp, &inbox);
+    assert_int_equal(inbox.count, 20);
+    assert_int_equal(udp_counters(udp)->packets_sent, 20);
+    assert_in_range(udp_counters(udp)->segmented_sends, 0, 1);
+    assert_int_equal(udp_counters(udp)->unsegmented, !udp_counters(udp)->segmented_sends);
+    udp_destroy(udp);
+}
+
+static void a_refusal_now_and_then_does_not_end_segmented_sends(void **state)
+{
+    (void)state;
+    struct gid here;
+    struct udp *udp = create_at(77, &here);
+    struct path path = path_to(&here);
+    emit_and_flush(udp, &path, 0, 20);
+    if (udp_counters(udp)->segmented_sends == 0) { /* the kernel has no UDP_SEGMENT */
+        udp_destroy(udp);
+        skip();
+    }
+    told.is_kept = false; /* twice is what the kernel itself says */
+    for (uint32_t i = 1; i <= 20; i++) {
+        told.left = 2;
+        emit_and_flush(udp, &path, 0, 20);
+        assert_int_equal(udp_counters(udp)->segmented_sends, i);
+        emit_and_flush(udp, &path, 0, 20);
+        assert_int_equal(udp_counters(udp)->segmented_sends, i + 1);
+    }
+    assert_int_equal(udp_counters(udp)->unsegmented, 20);
+    for (uint32_t i = 0; i < 8; i++) { /* what is refused each time is not tried for ever */
+        told.left = 2;
+        emit_and_flush(udp, &path, 0, 20);
+    }
+    emit_and_flush(udp, &path, 0, 20);
+    assert_int_equal(udp_counters(udp)->unsegmented, 28);
+    assert_int_equal(udp_counters(udp)->segmented_sends, 21);
+    assert_int_equal(udp_counters(udp)->packets_sent, 50 * 20);
+    udp_destroy(udp);
+}
 
 /* More of it than is taken in one go. */
 static void errors_of_others_leave_runs_as_they_are(void **state)
@@ -98,13 +224,53 @@ static void an_interface_that_has_another_number_is_found_again(void **state)
     udp_destroy(udp);
 }
 
+struct cancelled {
+    struct udp *udp;
+    struct path path;
+    bool survived;
+};
+
+static void *emit_cancelled(void *argument)
+{
+    struct cancelled *cancelled = argument;
+    pthread_cancel(pthread_self());
+    (void)emit(cancelled->udp, &cancelled->path, 1, 16);
+    cancelled->survived = true;
+    return NULL;
+}
+
+/* Who emits has the engine's lock. */
+static void a_port_that_is_taken_cancels_nobody(void **state)
+{
+    (void)state;
+    struct cancelled cancelled = {.udp = create(NULL), .path = path_to(&ipv4_loopback)};
+    struct sockaddr_in name = {.sin_family = AF_INET};
+    socklen_t length = sizeof name;
+    pthread_t thread;
+    int other = socket(AF_INET, SOCK_DGRAM, 0);
+    assert_int_equal(bind(other, (struct sockaddr *)&name, length), 0);
+    assert_int_equal(getsockname(other, (struct sockaddr *)&name, &length), 0);
+    cancelled.path.flow_label = 1;
+    cancelled.path.source_port = ntohs(name.sin_port);
+    assert_int_equal(pthread_create(&thread, NULL, emit_cancelled, &cancelled), 0);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_true(cancelled.survived);
+    close(other);
+    udp_destroy(cancelled.udp);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_teardown(what_only_icmp_says_is_never_certain, tell_no_more),
+        cmocka_unit_test_teardown(a_run_survives_some_errors_of_others, tell_no_more),
+        cmocka_unit_test_teardown(a_refusal_now_and_then_does_not_end_segmented_sends,
+                                  tell_no_more),
         cmocka_unit_test(errors_of_others_leave_runs_as_they_are),
         cmocka_unit_test(an_error_that_a_lent_run_is_told_of_is_heard),
         cmocka_unit_test(whose_psn_a_packet_has_is_told),
         cmocka_unit_test(an_interface_that_has_another_number_is_found_again),
+        cmocka_unit_test(a_port_that_is_taken_cancels_nobody),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

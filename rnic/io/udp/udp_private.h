@@ -87,6 +87,7 @@ struct udp {
     uint32_t port_count;
     struct instant tidied;
     bool segmentation; /* the kernel takes UDP_SEGMENT, as far as known */
+    uint32_t refusals; /* of it, since it took one: what it refused passed in single packets */
     bool blocked;
 
     struct udp_run runs[UDP_RUNS]; /* a ring, oldest at run_first */
@@ -118,6 +119,7 @@ struct udp {
     uint32_t delayed_count;
 
     struct complaints complaints;
+    bool refused_here; /* our own host says that the packet sent last is too long for it */
     struct udp_way ways[UDP_WAYS];
 
     struct udp_counters counters;

@@ -13,6 +13,9 @@
 #define HOP_LIMIT_DEFAULT 64
 #define HOP_LIMIT_GROUP   1 /* a multicast stays on its network unless told otherwise */
 #define ERRORS_MAX        1024u
+#define TRIES_MAX         8u
+#define UNHEARD_MAX       2u
+#define REFUSALS_MAX      8u                   /* in a row */
 #define ASK_AGAIN_NS      UINT64_C(1000000000) /* for an interface that was not there */
 
 void udp_put_icrc(struct udp *udp, const struct path *path, uint32_t identification, uint8_t *bytes,
@@ -130,23 +133,28 @@ static bool take_all_errors(struct udp *udp, enum udp_family family)
     return sum > 0;
 }
 
-/* An error may be an earlier packet's, told by ICMP; then it is in the error queue, and the call is
- * made again. */
+/* An error may be an earlier packet's, told by ICMP: then it is in the error queue, as a rule, and
+ * the call is made again. Not for ever, for ICMP is forged as fast as somebody likes; and once
+ * where nothing is there, for the queue may have been full, or read just before. */
 static int send_messages(struct udp *udp, enum udp_family family, uint16_t source_port,
                          struct mmsghdr *messages, uint32_t count)
 {
     int descriptor = udp_sending_socket(udp, family, source_port);
+    uint32_t unheard = 0;
     udp->counters.send_calls++;
-    int sent = raw_send(descriptor, messages, count, MSG_DONTWAIT);
-    if (sent >= 0 || errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR) {
-        return sent;
+    for (uint32_t tries = 1;; tries++) {
+        int sent = raw_send(descriptor, messages, count, MSG_DONTWAIT);
+        if (sent >= 0 || errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR) {
+            return sent;
+        }
+        int error = errno;
+        udp->refused_here = false;
+        unheard += !take_all_errors(udp, family);
+        if (unheard == UNHEARD_MAX || udp->refused_here || tries == TRIES_MAX) {
+            errno = error;
+            return -1;
+        }
     }
-    int error = errno;
-    if (take_all_errors(udp, family)) {
-        return raw_send(descriptor, messages, count, MSG_DONTWAIT);
-    }
-    errno = error;
-    return -1;
 }
 
 static void explain(struct udp *udp, const struct udp_run *run, int error)
@@ -156,7 +164,7 @@ static void explain(struct udp *udp, const struct udp_run *run, int error)
         1) {
         return; /* the first is told, the others are counted */
     }
-    if (error != EMSGSIZE) {
+    if (error != EMSGSIZE || !udp->refused_here) {
         snprintf(udp->message, sizeof udp->message, "packets could not be sent: %s",
                  strerror(error));
     } else {
@@ -165,15 +173,10 @@ static void explain(struct udp *udp, const struct udp_run *run, int error)
     }
 }
 
-/* A packet of the run that the kernel refused. */
-static void count_dropped(struct udp *udp, const struct udp_run *run, const uint8_t *bytes,
-                          uint32_t length, int error)
+/* No route, no such source address, forbidden. */
+static bool is_unreachable(int error)
 {
     switch (error) {
-    case EMSGSIZE:
-        udp->counters.dropped_too_long++;
-        udp_complain(udp, &run->path, bytes, length);
-        break;
     case ENETUNREACH:
     case EHOSTUNREACH:
     case EADDRNOTAVAIL:
@@ -182,12 +185,25 @@ static void count_dropped(struct udp *udp, const struct udp_run *run, const uint
     case EINVAL: /* the source address is none of the host's */
     case EPERM:
     case EACCES:
+        return true;
+    default:
+        return false;
+    }
+}
+
+/* A packet of the run that the kernel refused. That it is too long is certain where our own host
+ * says so: the same error comes of an ICMP message, which anybody can forge. */
+static void count_dropped(struct udp *udp, const struct udp_run *run, const uint8_t *bytes,
+                          uint32_t length, int error)
+{
+    if (error == EMSGSIZE && udp->refused_here) {
+        udp->counters.dropped_too_long++;
+        udp_complain(udp, &run->path, bytes, length);
+    } else if (is_unreachable(error)) {
         udp->counters.dropped_unreachable++;
         doubt_interface(udp, &run->path);
-        break;
-    default:
+    } else {
         udp->counters.dropped_other++;
-        break;
     }
     explain(udp, run, error);
 }
@@ -245,14 +261,18 @@ static bool cannot_segment(int error)
 }
 
 /* A segmented send was refused: sends the run in single packets. If those pass, the kernel or the
- * device cannot segment, it may be, and no more is tried. False: the kernel is full. */
+ * device cannot segment, it may be; or an address, a device's MTU or an ICMP message came in
+ * between. So it is tried some more times. False: the kernel is full. */
 static bool fall_back(struct udp *udp, struct udp_run *run, int error)
 {
     make_single(udp, run);
     uint32_t dropped = 0;
     run->closed = true;
     bool done = send_singly(udp, run, &dropped);
-    if (dropped == 0 && run->sent > 0 && cannot_segment(error)) {
+    bool passed = dropped == 0 && run->sent > 0 && cannot_segment(error);
+    udp->counters.unsegmented++;
+    udp->refusals += passed;
+    if (passed && udp->refusals == REFUSALS_MAX) {
         udp->segmentation = false;
         for (uint32_t i = 1; i < udp->run_count; i++) {
             make_single(udp, &udp->runs[udp_run_slot(udp, i)]);
@@ -282,6 +302,7 @@ static void count_sent(struct udp *udp, const struct udp_run *run)
 {
     udp->counters.packets_sent += run->count;
     udp->counters.segmented_sends += run->count > 1;
+    udp->refusals = run->count > 1 ? 0 : udp->refusals;
 }
 
 /* As a rule it goes where the one before went. */
