@@ -8,8 +8,9 @@
 #include "rnic/io/loop/loop_private.h"
 #include "rnic/io/system/complaints.h"
 
-static void visit_udp(const struct udp_counters *udp, loop_statistics_visitor *visit, void *context)
+static void visit_udp(const struct udp *link, loop_statistics_visitor *visit, void *context)
 {
+    const struct udp_counters *udp = udp_counters(link);
     visit(context, "udp_packets_sent", udp->packets_sent);
     visit(context, "udp_packets_received", udp->packets_received);
     visit(context, "udp_send_calls", udp->send_calls);
@@ -25,6 +26,7 @@ static void visit_udp(const struct udp_counters *udp, loop_statistics_visitor *v
     visit(context, "udp_icmp_port_unreachable", udp->icmp_port_unreachable);
     visit(context, "udp_icmp_other", udp->icmp_other);
     visit(context, "udp_truncated", udp->truncated);
+    visit(context, "udp_dropped_unread", udp_dropped_unread(link));
     visit(context, "udp_faults_injected", udp->faults);
 }
 
@@ -47,7 +49,7 @@ static void visit_all(struct loop *loop, loop_statistics_visitor *visit, void *c
     for (enum packet_refusal refusal = REFUSED_NOT + 1; refusal < REFUSED_COUNT; refusal++) {
         visit(context, refused_name(refusal), device->refused[refusal]);
     }
-    visit_udp(udp_counters(loop->steering.udp), visit, context);
+    visit_udp(loop->steering.udp, visit, context);
     const struct handoff_counters *handoff = handoff_counters(loop->handoff);
     visit(context, "udp_complaints_lost", udp_complaints(loop->steering.udp)->lost);
     visit(context, "udp_complaints_ignored", loop->complaints_ignored);

@@ -2,6 +2,7 @@
 #include "rnic/io/udp/udp.h"
 
 #include <errno.h>
+#include <linux/sock_diag.h>
 #include <netinet/udp.h>
 #include <stdlib.h>
 #include <string.h>
@@ -240,6 +241,20 @@ uint32_t udp_receive_buffer(const struct udp *udp)
         }
     }
     return least;
+}
+
+uint64_t udp_dropped_unread(const struct udp *udp)
+{
+    uint64_t sum = 0;
+    for (enum udp_family family = 0; family < UDP_FAMILY_COUNT; family++) {
+        uint32_t facts[SK_MEMINFO_VARS] = {0};
+        socklen_t length = sizeof facts;
+        if (udp->sockets[family] >= 0 &&
+            getsockopt(udp->sockets[family], SOL_SOCKET, SO_MEMINFO, facts, &length) == 0) {
+            sum += facts[SK_MEMINFO_DROPS];
+        }
+    }
+    return sum;
 }
 
 const struct udp_counters *udp_counters(const struct udp *udp)

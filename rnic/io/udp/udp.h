@@ -112,6 +112,8 @@ uint32_t udp_take_errors(struct udp *udp, enum udp_family family);
 int udp_descriptor(const struct udp *udp, enum udp_family family);
 /* What the kernel granted for packets that wait to be received, in one family's socket. */
 uint32_t udp_receive_buffer(const struct udp *udp);
+/* Datagrams that the kernel dropped at them: for want of room, or for their UDP checksum. */
+uint64_t udp_dropped_unread(const struct udp *udp);
 const struct udp_counters *udp_counters(const struct udp *udp);
 /* The last reason why packets could not be sent, in words; "" if there was none. */
 const char *udp_message(const struct udp *udp);

@@ -224,6 +224,25 @@ static void an_interface_that_has_another_number_is_found_again(void **state)
     udp_destroy(udp);
 }
 
+static void what_finds_no_room_is_counted(void **state)
+{
+    (void)state;
+    struct inbox inbox = {.receiver = {receive}};
+    struct gid here;
+    struct udp *udp = create_at(77, &here);
+    struct path path = path_to(&here);
+    int least = 1;
+    assert_int_equal(
+        setsockopt(udp_descriptor(udp, UDP_IPV4), SOL_SOCKET, SO_RCVBUF, &least, sizeof least), 0);
+    for (uint32_t i = 0; i < 50; i++) {
+        emit_and_flush(udp, &path, i, 1);
+    }
+    drain(udp, &inbox);
+    assert_in_range(udp_dropped_unread(udp), 1, 50);
+    assert_int_equal(udp_dropped_unread(udp), 50 - inbox.count);
+    udp_destroy(udp);
+}
+
 struct cancelled {
     struct udp *udp;
     struct path path;
@@ -270,6 +289,7 @@ int main(void)
         cmocka_unit_test(an_error_that_a_lent_run_is_told_of_is_heard),
         cmocka_unit_test(whose_psn_a_packet_has_is_told),
         cmocka_unit_test(an_interface_that_has_another_number_is_found_again),
+        cmocka_unit_test(what_finds_no_room_is_counted),
         cmocka_unit_test(a_port_that_is_taken_cancels_nobody),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
