@@ -129,6 +129,9 @@ static int sleep_until(struct loop *loop, struct pollfd *watched, nfds_t count,
         address_watch_take(loop->address_descriptor)) {
         void (*changed)(void) = atomic_load(&loop->addresses_changed);
         same_host_addresses_changed(loop->same_host);
+        engine_lock(&loop->engine);
+        udp_addresses_changed(loop->steering.udp);
+        engine_unlock(&loop->engine);
         if (changed != NULL) {
             changed();
         }

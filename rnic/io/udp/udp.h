@@ -102,6 +102,9 @@ struct instant udp_next_tidy(const struct udp *udp);
 /* Nobody has read for a while: the next udp_receive asks for as many as it can take. */
 void udp_expect_many(struct udp *udp);
 
+/* Addresses of the host have come, gone or moved: which interface has one is asked anew. */
+void udp_addresses_changed(struct udp *udp);
+
 /* What is said of packets of ours that did not get through. */
 struct complaints *udp_complaints(struct udp *udp);
 /* Reads what the kernel holds for a family's socket: due when poll(2) says POLLERR, else done where

@@ -224,6 +224,26 @@ static void an_interface_that_has_another_number_is_found_again(void **state)
     udp_destroy(udp);
 }
 
+/* An address that moves to another interface while the old one stays: that one still sends. */
+static void an_address_that_has_moved_is_found_again(void **state)
+{
+    (void)state;
+    struct udp *udp = create(NULL);
+    struct path path = path_to(&ipv6_loopback);
+    path.remote = (struct gid){{0xff, 0x02, [15] = 1}};
+    if (udp_descriptor(udp, UDP_IPV6) < 0) {
+        udp_destroy(udp);
+        skip();
+    }
+    udp->link_local[0].gid = ipv6_loopback;
+    udp->link_local[0].interface_index = 0x7ffffff0;
+    udp->link_local[0].asked = clock_now();
+    udp_addresses_changed(udp);
+    emit_and_flush(udp, &path, 1, 1);
+    assert_int_equal(interface_known(udp, &ipv6_loopback), if_nametoindex("lo"));
+    udp_destroy(udp);
+}
+
 static void what_finds_no_room_is_counted(void **state)
 {
     (void)state;
@@ -289,6 +309,7 @@ int main(void)
         cmocka_unit_test(an_error_that_a_lent_run_is_told_of_is_heard),
         cmocka_unit_test(whose_psn_a_packet_has_is_told),
         cmocka_unit_test(an_interface_that_has_another_number_is_found_again),
+        cmocka_unit_test(an_address_that_has_moved_is_found_again),
         cmocka_unit_test(what_finds_no_room_is_counted),
         cmocka_unit_test(a_port_that_is_taken_cancels_nobody),
     };
