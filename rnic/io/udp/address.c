@@ -125,9 +125,8 @@ static void read_mac(const struct ifaddrs *list, struct address *address)
     }
 }
 
-/* False: the interface is down or has no IP address here. */
-static bool describe(const struct ifaddrs *list, const struct ifaddrs *one, int socket,
-                     struct address *ret_address)
+/* What costs no system call. False: the interface is down or has no IP address here. */
+static bool begin(const struct ifaddrs *one, struct address *ret_address)
 {
     struct address address = {0};
     uint16_t port;
@@ -136,13 +135,38 @@ static bool describe(const struct ifaddrs *list, const struct ifaddrs *one, int 
         return false;
     }
     memcpy(address.interface, one->ifa_name, strnlen(one->ifa_name, IF_NAMESIZE - 1));
-    address.interface_index = if_nametoindex(one->ifa_name);
-    address.link_mtu = link_mtu(socket, one->ifa_name);
-    address.path_mtu = address_path_mtu(address.link_mtu);
     address.loopback = (one->ifa_flags & IFF_LOOPBACK) != 0 || gid_is_loopback(&address.gid);
     address.link_local = gid_is_link_local(&address.gid);
-    read_mac(list, &address);
     *ret_address = address;
+    return true;
+}
+
+static void complete(const struct ifaddrs *list, int socket, struct address *address)
+{
+    address->interface_index = if_nametoindex(address->interface);
+    address->link_mtu = link_mtu(socket, address->interface);
+    address->path_mtu = address_path_mtu(address->link_mtu);
+    read_mac(list, address);
+}
+
+/* Of a host that has more addresses than the table places, those of the first ranks are kept, and
+ * what everybody calls himself by. False: there is none for this one. */
+static bool make_place(struct address_table *table, const struct address *address)
+{
+    uint32_t last = table->count;
+    if (table->count < ADDRESS_MAX) {
+        return true;
+    }
+    while (last > 0 && gid_is_loopback(&table->entries[last - 1].gid)) {
+        last--;
+    }
+    if (last == 0 ||
+        (!gid_is_loopback(&address->gid) && rank(&table->entries[last - 1]) <= rank(address))) {
+        return false;
+    }
+    memmove(&table->entries[last - 1], &table->entries[last],
+            (table->count - last) * sizeof table->entries[0]);
+    table->count--;
     return true;
 }
 
@@ -210,20 +234,43 @@ static void keep_place(const struct address_table *table, const char *place,
     }
 }
 
-void address_keep(struct address_table *table, const char *places, char separator)
+/* The next of several, "" where it is too long to be one; returns what is behind it. */
+static const char *next_place(const char *places, char separator, char ret_place[INET6_ADDRSTRLEN])
 {
     const char stop[2] = {separator, '\0'};
+    size_t length = strcspn(places, stop), kept = length < INET6_ADDRSTRLEN ? length : 0;
+    memcpy(ret_place, places, kept);
+    ret_place[kept] = '\0';
+    return places + length + (places[length] == separator);
+}
+
+void address_keep(struct address_table *table, const char *places, char separator)
+{
     struct address_table kept = {.count = 0};
     while (*places != '\0') {
-        size_t length = strcspn(places, stop);
-        char place[INET6_ADDRSTRLEN] = "";
-        if (length < sizeof place) {
-            memcpy(place, places, length);
-            keep_place(table, place, &kept);
-        }
-        places += length + (places[length] == separator);
+        char place[INET6_ADDRSTRLEN];
+        places = next_place(places, separator, place);
+        keep_place(table, place, &kept);
     }
     *table = kept;
+}
+
+/* Whether address_keep has a use for it. NULL: all are kept. */
+static bool is_named(const struct address *address, const char *places)
+{
+    bool found = places == NULL || *places == '\0';
+    while (!found && *places != '\0') {
+        char place[INET6_ADDRSTRLEN];
+        struct gid gid;
+        places = next_place(places, ',', place);
+        if (parse_gid(place, &gid)) {
+            bool local = gid_is_ipv4(&gid) && gid_is_loopback(&gid);
+            found = gid_equal(&gid, &address->gid) || (local && gid_is_loopback(&address->gid));
+        } else {
+            found = strcmp(address->interface, place) == 0;
+        }
+    }
+    return found;
 }
 
 enum status address_read_bind(struct gid ret_addresses[2])
@@ -254,6 +301,7 @@ enum status address_read_bind(struct gid ret_addresses[2])
 
 enum status address_read(struct address_table *ret_table)
 {
+    const char *bound = secure_getenv("WEIR_BIND"), *wanted = secure_getenv("WEIR_ADDRESS");
     ret_table->count = 0;
     struct ifaddrs *list;
     int cancel = cancel_hold(); /* getifaddrs(3) is a cancellation point */
@@ -268,8 +316,9 @@ enum status address_read(struct address_table *ret_table)
     }
     for (const struct ifaddrs *one = list; one != NULL; one = one->ifa_next) {
         struct address address;
-        if (ret_table->count < ADDRESS_MAX && describe(list, one, socket_for_mtu, &address) &&
-            address_find(ret_table, &address.gid) == NULL) {
+        if (begin(one, &address) && is_named(&address, bound) && is_named(&address, wanted) &&
+            address_find(ret_table, &address.gid) == NULL && make_place(ret_table, &address)) {
+            complete(list, socket_for_mtu, &address);
             insert(ret_table, &address);
         }
     }
@@ -277,7 +326,6 @@ enum status address_read(struct address_table *ret_table)
     close(socket_for_mtu);
     cancel_restore(cancel);
 
-    const char *bound = secure_getenv("WEIR_BIND"), *wanted = secure_getenv("WEIR_ADDRESS");
     if (bound != NULL && *bound != '\0') {
         address_keep(ret_table, bound, ',');
     }

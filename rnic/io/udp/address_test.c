@@ -3,9 +3,13 @@
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <sched.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -131,6 +135,48 @@ static void without_descriptors_no_route_is_denied(void **state)
     assert_int_equal(address_route(&peer, NULL, 0, &route), STATUS_OK);
 }
 
+/* In a network of its own, where loopback has so many. False: we may not. */
+static bool add_addresses(uint8_t count)
+{
+    if (unshare(CLONE_NEWNET) != 0 && unshare(CLONE_NEWUSER | CLONE_NEWNET) != 0) {
+        return false;
+    }
+    int descriptor = socket(AF_INET, SOCK_DGRAM, 0);
+    struct ifreq request = {.ifr_name = "lo", .ifr_flags = IFF_UP};
+    bool done = ioctl(descriptor, SIOCSIFFLAGS, &request) == 0;
+    for (uint8_t i = 1; i <= count && done; i++) {
+        struct sockaddr_in address = {.sin_family = AF_INET,
+                                      .sin_addr.s_addr = htonl(0x0a630000u | i)};
+        snprintf(request.ifr_name, sizeof request.ifr_name, "lo:%u", i);
+        memcpy(&request.ifr_addr, &address, sizeof address);
+        done = ioctl(descriptor, SIOCSIFADDR, &request) == 0;
+    }
+    close(descriptor);
+    return done;
+}
+
+/* The last test: it leaves the host's network. */
+static void who_is_named_is_found_among_many(void **state)
+{
+    (void)state;
+    struct address_table table;
+    unsetenv("WEIR_ADDRESS");
+    if (!add_addresses(200)) {
+        skip();
+    }
+    assert_int_equal(address_read(&table), STATUS_OK);
+    assert_int_equal(table.count, ADDRESS_MAX);
+    setenv("WEIR_ADDRESS", "10.99.0.190,10.99.0.3,127.0.0.5", 1);
+    struct gid expected[] = {ipv4(10, 99, 0, 190), ipv4(10, 99, 0, 3), ipv4(127, 0, 0, 5)};
+    assert_int_equal(address_read(&table), STATUS_OK);
+    assert_int_equal(table.count, 3);
+    for (uint32_t i = 0; i < 3; i++) {
+        assert_true(gid_equal(&table.entries[i].gid, &expected[i]));
+        assert_int_equal(table.entries[i].interface_index, if_nametoindex("lo"));
+    }
+    unsetenv("WEIR_ADDRESS");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -140,6 +186,7 @@ int main(void)
         cmocka_unit_test(path_mtu_leaves_room_for_headers),
         cmocka_unit_test(socket_addresses_go_round),
         cmocka_unit_test(without_descriptors_no_route_is_denied),
+        cmocka_unit_test(who_is_named_is_found_among_many),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
