@@ -113,7 +113,7 @@ static void take_error(struct udp *udp, struct msghdr *message, const uint8_t *q
     }
 }
 
-static uint32_t take_errors(struct udp *udp, int descriptor)
+uint32_t udp_take_errors_of(struct udp *udp, int descriptor)
 {
     uint32_t count = 0;
     for (; descriptor >= 0 && count < ERRORS_MAX; count++) {
@@ -140,10 +140,10 @@ static uint32_t take_errors(struct udp *udp, int descriptor)
 
 uint32_t udp_take_errors(struct udp *udp, enum udp_family family)
 {
-    uint32_t count = take_errors(udp, udp->sockets[family]);
+    uint32_t count = udp_take_errors_of(udp, udp->sockets[family]);
     for (uint32_t i = 0; i < udp->port_count; i++) {
         if (udp->ports[i].family == family) {
-            count += take_errors(udp, udp->ports[i].descriptor);
+            count += udp_take_errors_of(udp, udp->ports[i].descriptor);
         }
     }
     return count;

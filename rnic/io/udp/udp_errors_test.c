@@ -13,7 +13,8 @@
 /* Sends of the link fail so often as if ICMP had said that an earlier packet was too long. */
 static struct {
     uint32_t left;
-    bool is_kept; /* the error queue had room for what ICMP says */
+    bool is_kept;   /* the error queue had room for what ICMP says */
+    uint32_t asked; /* calls that read */
 } told;
 
 /* The link's calls go through this, by the linker's --wrap. */
@@ -43,6 +44,7 @@ long __wrap_syscall(long number, ...)
         arguments[i] = va_arg(list, long);
     }
     va_end(list);
+    told.asked += number == SYS_recvmsg;
     if (told.left > 0 && (number == SYS_sendmsg || number == SYS_sendmmsg)) {
         told.left--;
         if (told.is_kept) {
@@ -130,6 +132,26 @@ static void a_refusal_now_and_then_does_not_end_segmented_sends(void **state)
     assert_int_equal(udp_counters(udp)->unsegmented, 28);
     assert_int_equal(udp_counters(udp)->segmented_sends, 21);
     assert_int_equal(udp_counters(udp)->packets_sent, 50 * 20);
+    udp_destroy(udp);
+}
+
+/* What other sockets hold is not in the way, and there may be many of them. */
+static void only_the_socket_that_failed_is_asked(void **state)
+{
+    (void)state;
+    struct gid here;
+    struct udp *udp = create_at(77, &here);
+    struct path path = path_to(&here);
+    path.flow_label = 1;
+    for (uint32_t i = 0; i < 20; i++) {
+        path.source_port = (uint16_t)(own_port() + 10000 + i);
+        emit_and_flush(udp, &path, i, 1);
+    }
+    path.local = (struct gid){{[10] = 0xff, 0xff, 203, 0, 113, 77}}; /* none of ours */
+    told.asked = 0;
+    emit_and_flush(udp, &path, 20, 1);
+    assert_int_equal(udp_counters(udp)->dropped_unreachable, 1);
+    assert_in_range(told.asked, 1, 2);
     udp_destroy(udp);
 }
 
@@ -305,6 +327,7 @@ int main(void)
         cmocka_unit_test_teardown(a_run_survives_some_errors_of_others, tell_no_more),
         cmocka_unit_test_teardown(a_refusal_now_and_then_does_not_end_segmented_sends,
                                   tell_no_more),
+        cmocka_unit_test(only_the_socket_that_failed_is_asked),
         cmocka_unit_test(errors_of_others_leave_runs_as_they_are),
         cmocka_unit_test(an_error_that_a_lent_run_is_told_of_is_heard),
         cmocka_unit_test(whose_psn_a_packet_has_is_told),

@@ -158,6 +158,8 @@ void udp_put_icrc(struct udp *udp, const struct path *path, uint32_t identificat
 /* Hands the runs to the kernel. False: its buffers are full. */
 bool udp_send_all(struct udp *udp);
 
+/* As udp_take_errors, of one socket, or of none (-1). */
+uint32_t udp_take_errors_of(struct udp *udp, int descriptor);
 /* The host's own interface has refused the packet at `bytes`, of `length` bytes of UDP payload. */
 void udp_complain(struct udp *udp, const struct path *path, const uint8_t *bytes, uint32_t length);
 /* How much that interface takes: the one with the source address, unless packets leave by another,

@@ -128,11 +128,11 @@ static void address_message(struct udp *udp, const struct path *path, uint16_t s
     }
 }
 
-/* All that the kernel holds, within reason: while there is more, each call fails. */
-static bool take_all_errors(struct udp *udp, enum udp_family family)
+/* All that the kernel holds for the socket, within reason: while there is more, each call fails. */
+static bool take_all_errors(struct udp *udp, int descriptor)
 {
     uint32_t count, sum = 0;
-    while (sum < ERRORS_MAX && (count = udp_take_errors(udp, family)) > 0) {
+    while (sum < ERRORS_MAX && (count = udp_take_errors_of(udp, descriptor)) > 0) {
         sum += count;
     }
     return sum > 0;
@@ -154,7 +154,7 @@ static int send_messages(struct udp *udp, enum udp_family family, uint16_t sourc
         }
         int error = errno;
         udp->refused_here = false;
-        unheard += !take_all_errors(udp, family);
+        unheard += !take_all_errors(udp, descriptor);
         if (unheard == UNHEARD_MAX || udp->refused_here || tries == TRIES_MAX) {
             errno = error;
             return -1;
@@ -340,7 +340,7 @@ static bool lend_run(struct udp *udp)
     errno = 0;
     if (!lender_send(&udp->lender, descriptor, address_run(udp, run), run->bytes, run->length)) {
         if (errno != 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR) {
-            (void)take_all_errors(udp, family);
+            (void)take_all_errors(udp, descriptor);
         }
         return false;
     }
