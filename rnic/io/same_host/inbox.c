@@ -22,6 +22,7 @@
 struct inbox {
     int descriptor;
     int bell;
+    int shown_file; /* -1: none */
     struct inbox_head *head;
     struct direct_announcement *announcements;
     struct direct_shown *shown;
@@ -49,7 +50,7 @@ static bool map_all(struct inbox *inbox, bool direct)
     inbox->head = inbox_map(inbox->descriptor, 0, INBOX_HEAD_BYTES);
     if (inbox->head != NULL && direct) {
         inbox->announcements = inbox_map(inbox->descriptor, INBOX_ANNOUNCED, INBOX_ANNOUNCED_BYTES);
-        inbox->shown = inbox_map(inbox->descriptor, INBOX_SHOWN, INBOX_SHOWN_BYTES);
+        inbox->shown = inbox_make_shown(&inbox->shown_file);
     }
     return inbox->head != NULL &&
            (!direct || (inbox->announcements != NULL && inbox->shown != NULL));
@@ -64,6 +65,7 @@ enum status inbox_create(uint64_t incarnation, bool direct, struct inbox **ret_i
         return STATUS_NO_MEMORY;
     }
     inbox->bell = bell_create();
+    inbox->shown_file = -1;
     inbox->descriptor = sealed_file_create(INBOX_NAME, bytes);
     if (inbox->descriptor < 0) {
         inbox_destroy(inbox);
@@ -77,6 +79,7 @@ enum status inbox_create(uint64_t incarnation, bool direct, struct inbox **ret_i
     (void)heavy_fence_prepare();
     inbox->head->incarnation = incarnation;
     inbox->head->bell = inbox->bell;
+    inbox->head->shown = inbox->shown_file;
     inbox->head->magic = INBOX_MAGIC;
     *ret_inbox = inbox;
     return STATUS_OK;
@@ -84,13 +87,12 @@ enum status inbox_create(uint64_t incarnation, bool direct, struct inbox **ret_i
 
 void inbox_abandon(struct inbox *inbox)
 {
-    if (inbox->descriptor >= 0) {
-        close(inbox->descriptor);
-        inbox->descriptor = -1;
-    }
-    if (inbox->bell >= 0) {
-        close(inbox->bell);
-        inbox->bell = -1;
+    int *const files[] = {&inbox->descriptor, &inbox->bell, &inbox->shown_file};
+    for (uint32_t i = 0; i < sizeof files / sizeof files[0]; i++) {
+        if (*files[i] >= 0) {
+            close(*files[i]);
+            *files[i] = -1;
+        }
     }
 }
 
@@ -106,14 +108,10 @@ void inbox_destroy(struct inbox *inbox)
         }
         free(inbox->lanes[i]);
     }
-    if (inbox->head != NULL && ours) {
-        munmap(inbox->head, INBOX_HEAD_BYTES);
-    }
-    if (inbox->announcements != NULL && ours) {
-        munmap(inbox->announcements, INBOX_ANNOUNCED_BYTES);
-    }
-    if (inbox->shown != NULL && ours) {
-        munmap(inbox->shown, INBOX_SHOWN_BYTES);
+    if (ours) {
+        inbox_unmap(inbox->head, INBOX_HEAD_BYTES);
+        inbox_unmap(inbox->announcements, INBOX_ANNOUNCED_BYTES);
+        inbox_unmap(inbox->shown, INBOX_SHOWN_BYTES);
     }
     inbox_abandon(inbox);
     free(inbox);

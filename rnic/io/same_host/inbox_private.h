@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "rnic/base/check.h"
 #include "rnic/io/direct/direct.h"
@@ -20,7 +21,7 @@
 #include "rnic/wire/packet.h"
 #include "rnic/wire/path.h"
 
-#define INBOX_MAGIC      UINT64_C(0x57656972496e4237) /* "WeirInB7" */
+#define INBOX_MAGIC      UINT64_C(0x57656972496e4238) /* "WeirInB8" */
 #define INBOX_LANES      1024u
 #define INBOX_RING_BYTES (512u * 1024)
 #define INBOX_ROUTES     64u    /* of one lane */
@@ -28,6 +29,8 @@
 #define INBOX_NAME       "weir-inbox"
 #define INBOX_LINK       SEALED_FILE_LINK(INBOX_NAME)
 #define INBOX_HEAD_BYTES INBOX_PAGE
+#define INBOX_SHOWN_NAME "weir-shown"
+#define INBOX_SHOWN_LINK SEALED_FILE_LINK(INBOX_SHOWN_NAME)
 
 #define INBOX_WORDS (INBOX_LANES / 64u)
 
@@ -59,6 +62,7 @@ struct inbox_head {
     uint64_t magic;
     uint64_t incarnation; /* random, of the owner; never 0 */
     int32_t bell;         /* the owner's, see bell.h */
+    int32_t shown;        /* likewise, of what it shows (direct.h); -1: nothing */
     /* Not 0: the owner wants a wake-up for the next record; which of its sleeps it is. Who has
      * woken it clears that. */
     _Alignas(RING_LINE) _Atomic uint32_t asleep;
@@ -131,12 +135,12 @@ BUILD_CHECK(INBOX_RING_BYTES % INBOX_PAGE == 0);
 #define INBOX_LANE_BYTES (2u * INBOX_PAGE + INBOX_RING_BYTES)
 #define INBOX_FILE_BYTES ((uint64_t)INBOX_HEAD_BYTES + (uint64_t)INBOX_LANES * INBOX_LANE_BYTES)
 /* Behind the lanes, where the owner's memory may be touched directly: one announcement for each of
- * them, and what the owner shows (direct.h), which others map for reading only. */
+ * them. What the owner shows (direct.h) lies in a file of its own, to which nobody else can write:
+ * the owner makes common what stands there. */
 #define INBOX_ANNOUNCED       INBOX_FILE_BYTES
 #define INBOX_ANNOUNCED_BYTES (INBOX_LANES * sizeof(struct direct_announcement))
-#define INBOX_SHOWN           (INBOX_ANNOUNCED + INBOX_ANNOUNCED_BYTES)
+#define INBOX_DIRECT_BYTES    (INBOX_ANNOUNCED + INBOX_ANNOUNCED_BYTES) /* of such a file */
 #define INBOX_SHOWN_BYTES     ((sizeof(struct direct_shown) + INBOX_PAGE - 1) / INBOX_PAGE * INBOX_PAGE)
-#define INBOX_DIRECT_BYTES    (INBOX_SHOWN + INBOX_SHOWN_BYTES) /* of such a file */
 
 static inline uint64_t inbox_lane_offset(uint32_t lane)
 {
@@ -153,7 +157,11 @@ void inbox_touch(void *bytes, size_t length);
 /* A part of an inbox's file; NULL: no memory. Neither is a forked child to have it, nor a core
  * file. */
 void *inbox_map(int file, uint64_t offset, size_t length);
-/* The same, for reading only. */
-const void *inbox_map_to_read(int file, uint64_t offset, size_t length);
+/* NULL is allowed. */
+void inbox_unmap(const void *memory, size_t length);
+/* What an owner shows, zeroed, and its file; NULL: no memory. */
+struct direct_shown *inbox_make_shown(int *ret_file);
+/* The same as others see it. NULL: it is not there. */
+const struct direct_shown *inbox_find_shown(pid_t thread, int descriptor);
 
 #endif

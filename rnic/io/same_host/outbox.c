@@ -92,12 +92,8 @@ static void end_access(struct outbox *outbox)
     if (outbox->announcements != NULL && outbox->shown != NULL) {
         direct_reach_end(&outbox->reach);
     }
-    if (outbox->announcements != NULL) {
-        munmap(outbox->announcements, INBOX_PAGE);
-    }
-    if (outbox->shown != NULL) {
-        munmap((void *)(uintptr_t)outbox->shown, INBOX_SHOWN_BYTES);
-    }
+    inbox_unmap(outbox->announcements, INBOX_PAGE);
+    inbox_unmap(outbox->shown, INBOX_SHOWN_BYTES);
     outbox->announcements = NULL;
     outbox->shown = NULL;
 }
@@ -108,7 +104,7 @@ static void let_access(struct outbox *outbox, int file, pid_t thread)
     uint64_t offset = outbox->number * sizeof(struct direct_announcement);
     outbox->announcements =
         inbox_map(file, INBOX_ANNOUNCED + offset / INBOX_PAGE * INBOX_PAGE, INBOX_PAGE);
-    outbox->shown = inbox_map_to_read(file, INBOX_SHOWN, INBOX_SHOWN_BYTES);
+    outbox->shown = inbox_find_shown(thread, outbox->head->shown);
     if (outbox->announcements == NULL || outbox->shown == NULL) {
         end_access(outbox); /* of the one that is there */
         return;
@@ -171,12 +167,8 @@ void outbox_close(struct outbox *outbox)
     if (outbox == NULL) {
         return;
     }
-    if (outbox->lane != NULL) {
-        munmap(outbox->lane, INBOX_LANE_BYTES);
-    }
-    if (outbox->head != NULL) {
-        munmap(outbox->head, INBOX_HEAD_BYTES);
-    }
+    inbox_unmap(outbox->lane, INBOX_LANE_BYTES);
+    inbox_unmap(outbox->head, INBOX_HEAD_BYTES);
     end_access(outbox);
     forget_bell(outbox);
     free(outbox);

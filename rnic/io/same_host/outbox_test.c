@@ -502,6 +502,28 @@ static void who_died_at_our_memory_is_not_waited_for(void **state)
     inbox_destroy(inbox);
 }
 
+/* He would make common, and so let be read and written, whatever somebody else has put there. */
+static void only_its_owner_writes_to_what_is_shown(void **state)
+{
+    struct inbox *inbox;
+    struct stat facts;
+    enum status status;
+    assert_int_equal(inbox_create(OWNER, true, &inbox), STATUS_OK);
+    struct inbox_head *head = inbox_map(inbox_descriptor(inbox), 0, INBOX_HEAD_BYTES);
+    const struct direct_shown *seen = inbox_find_shown(getpid(), head->shown);
+    assert_non_null(seen);
+    inbox_shown(inbox)->common = 7;
+    assert_int_equal(seen->common, 7);
+    int file = sealed_file_open(getpid(), head->shown, INBOX_SHOWN_LINK, &facts, &status);
+    assert_true(file >= 0);
+    assert_null(inbox_map(file, 0, INBOX_SHOWN_BYTES));
+    assert_int_equal(pwrite(file, "", 1, 0), -1);
+    close(file);
+    inbox_unmap(seen, INBOX_SHOWN_BYTES);
+    inbox_unmap(head, INBOX_HEAD_BYTES);
+    inbox_destroy(inbox);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -519,6 +541,7 @@ int main(void)
         cmocka_unit_test(packets_of_one_turn_are_shown_at_once),
         cmocka_unit_test(who_waits_is_told_of_room),
         cmocka_unit_test(who_died_at_our_memory_is_not_waited_for),
+        cmocka_unit_test(only_its_owner_writes_to_what_is_shown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -14,6 +14,10 @@
 #include "rnic/io/system/raw_file.h"
 #include "rnic/io/system/shortage.h"
 
+#ifndef F_SEAL_FUTURE_WRITE /* Linux 5.1 */
+#define F_SEAL_FUTURE_WRITE 0x0010
+#endif
+
 /* More than a file may have is asked for at the price of a signal. */
 static bool may_be_so_long(uint64_t bytes)
 {
@@ -21,17 +25,49 @@ static bool may_be_so_long(uint64_t bytes)
     return getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur >= bytes;
 }
 
-int sealed_file_create(const char *name, uint64_t bytes)
+static int create(const char *name, uint64_t bytes)
 {
     int file = may_be_so_long(bytes)
                    ? beyond_streams(memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING))
                    : -1;
-    if (file >= 0 && (ftruncate(file, (off_t)bytes) != 0 ||
-                      fcntl(file, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0)) {
+    if (file >= 0 && ftruncate(file, (off_t)bytes) != 0) {
         raw_close(file);
         file = -1;
     }
     return file;
+}
+
+static bool seal(int file, int more)
+{
+    return fcntl(file, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL | more) == 0;
+}
+
+int sealed_file_create(const char *name, uint64_t bytes)
+{
+    int file = create(name, bytes);
+    if (file >= 0 && !seal(file, 0)) {
+        raw_close(file);
+        file = -1;
+    }
+    return file;
+}
+
+int sealed_file_create_to_show(const char *name, uint64_t bytes, void **ret_bytes)
+{
+    int file = create(name, bytes);
+    void *mapped =
+        file < 0 ? MAP_FAILED : mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    if (mapped != MAP_FAILED && (seal(file, F_SEAL_FUTURE_WRITE) || seal(file, 0))) {
+        *ret_bytes = mapped;
+        return file;
+    }
+    if (mapped != MAP_FAILED) {
+        munmap(mapped, bytes);
+    }
+    if (file >= 0) {
+        raw_close(file);
+    }
+    return -1;
 }
 
 static enum status status_of_errno(void)

@@ -16,6 +16,9 @@
 /* Of so many bytes, for ever. -1: the kernel has no such files, or gives none; or a limit on the
  * sizes of files forbids it. */
 int sealed_file_create(const char *name, uint64_t bytes);
+/* The same, mapped at *ret_bytes, through which alone it is ever written to; who else has it open
+ * can only read. (Before Linux 5.1 nothing keeps others from writing.) */
+int sealed_file_create_to_show(const char *name, uint64_t bytes, void **ret_bytes);
 /* To read and to write. `thread`: any of the process. `link`: see SEALED_FILE_LINK. -1 and
  * *ret_status; DENIED: it is not for us; NO_MEMORY: of that, or of descriptors, there is none left;
  * NOT_FOUND: there is none of that name, or one that can be cut short. */

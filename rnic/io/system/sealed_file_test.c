@@ -28,6 +28,24 @@ static void nobody_cuts_it_short(void **state)
     close(file);
 }
 
+static void what_is_shown_is_written_by_its_owner_alone(void **state)
+{
+    void *mapped;
+    int file = sealed_file_create_to_show(NAME, BYTES, &mapped);
+    assert_true(file >= 0);
+    ((volatile uint8_t *)mapped)[BYTES - 1] = 'a';
+    const uint8_t *seen = mmap(NULL, BYTES, PROT_READ, MAP_SHARED, file, 0);
+    assert_true(seen != MAP_FAILED);
+    assert_int_equal(seen[BYTES - 1], 'a');
+    assert_int_equal(mprotect((void *)(uintptr_t)seen, BYTES, PROT_READ | PROT_WRITE), -1);
+    assert_ptr_equal(mmap(NULL, BYTES, PROT_WRITE, MAP_SHARED, file, 0), MAP_FAILED);
+    assert_int_equal(pwrite(file, "b", 1, 0), -1);
+    assert_int_equal(ftruncate(file, 0), -1);
+    munmap((void *)(uintptr_t)seen, BYTES);
+    munmap(mapped, BYTES);
+    close(file);
+}
+
 static void a_limit_is_no_signal(void **state)
 {
     struct rlimit before, low;
@@ -81,6 +99,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(nobody_cuts_it_short),
+        cmocka_unit_test(what_is_shown_is_written_by_its_owner_alone),
         cmocka_unit_test(a_limit_is_no_signal),
         cmocka_unit_test(none_stands_in_for_a_standard_stream),
         cmocka_unit_test(only_what_is_sealed_is_opened),
