@@ -112,16 +112,18 @@ bool claims_is_listening(const struct registry_claim *claim)
     return claim_kind(claim) == CLAIM_LISTENING;
 }
 
-/* Locked. A claim of a live process. Those of a dead one are buried on the way. */
+/* Locked. A claim of a live process. Those of a dead one are buried on the way. The slot is read
+ * once: what is compared is what is used. */
 static bool claim_counts(struct registry *registry, const struct registry_claim *claim)
 {
-    if (claim_kind(claim) == CLAIM_FREE || claim->slot >= SLOT_COUNT) {
+    uint32_t slot = __atomic_load_n(&claim->slot, __ATOMIC_RELAXED);
+    if (claim_kind(claim) == CLAIM_FREE || slot >= SLOT_COUNT) {
         return false;
     }
-    if (registry_slot_lives(registry, claim->slot)) {
+    if (registry_slot_lives(registry, slot)) {
         return true;
     }
-    registry_bury(registry, claim->slot);
+    registry_bury(registry, slot);
     return false;
 }
 
@@ -163,10 +165,10 @@ static struct registry_claim *find_room(struct registry *registry)
             oldest = claim;
         }
     }
-    if (claim_end(registry) < REGISTRY_CLAIMS) {
-        struct registry_claim *claim = &registry->file->claims[claim_end(registry)];
-        __atomic_store_n(&registry->file->claim_end, claim_end(registry) + 1, __ATOMIC_RELEASE);
-        return claim;
+    uint32_t end = claim_end(registry);
+    if (end < REGISTRY_CLAIMS) {
+        __atomic_store_n(&registry->file->claim_end, end + 1, __ATOMIC_RELEASE);
+        return &registry->file->claims[end];
     }
     return oldest;
 }
@@ -235,12 +237,12 @@ enum status registry_claim_port(struct registry *registry, uint16_t port_space,
     return status;
 }
 
+/* NULL: the file does not say so any more. */
 static struct registry_claim *own_claim(struct registry *registry, uint32_t index)
 {
     CHECK(index < REGISTRY_CLAIMS);
     struct registry_claim *claim = &registry->file->claims[index];
-    CHECK(claim->slot == registry->slot && is_held(claim_kind(claim)));
-    return claim;
+    return claim->slot == registry->slot && is_held(claim_kind(claim)) ? claim : NULL;
 }
 
 enum status registry_listen(struct registry *registry, uint32_t index)
@@ -253,6 +255,10 @@ enum status registry_listen(struct registry *registry, uint32_t index)
         return status;
     }
     struct registry_claim *claim = own_claim(registry, index);
+    if (claim == NULL) {
+        registry_unlock(registry);
+        return STATUS_STATE;
+    }
     set_kind(claim, CLAIM_FREE); /* not in its own way */
     status = is_taken(registry, &claim->name, false) ? STATUS_IN_USE : STATUS_OK;
     set_kind(claim, status == STATUS_OK ? CLAIM_LISTENING : CLAIM_BOUND);
@@ -269,7 +275,10 @@ void registry_unlisten(struct registry *registry, uint32_t index)
         return;
     }
     bool locked = registry_lock(registry) == STATUS_OK;
-    set_kind(own_claim(registry, index), CLAIM_BOUND);
+    struct registry_claim *claim = own_claim(registry, index);
+    if (claim != NULL) {
+        set_kind(claim, CLAIM_BOUND);
+    }
     if (locked) {
         steering_attach(registry);
         registry_unlock(registry);
@@ -284,11 +293,13 @@ void registry_release(struct registry *registry, uint32_t index)
     }
     bool locked = registry_lock(registry) == STATUS_OK;
     struct registry_claim *claim = own_claim(registry, index);
-    bool former = locked && claim_kind(claim) == CLAIM_LISTENING;
+    bool former = locked && claim != NULL && claim_kind(claim) == CLAIM_LISTENING;
     if (former) {
         __atomic_store_n(&claim->stamp, registry->file->next_stamp++, __ATOMIC_RELAXED);
     }
-    set_kind(claim, former ? CLAIM_FORMER : CLAIM_FREE);
+    if (claim != NULL) {
+        set_kind(claim, former ? CLAIM_FORMER : CLAIM_FREE);
+    }
     if (former) {
         steering_attach(registry);
     }

@@ -63,7 +63,8 @@ uint32_t registry_slot(const struct registry *registry);
 struct qpn registry_first_qpn(const struct registry *registry);
 uint32_t registry_qpn_count(const struct registry *registry);
 
-/* Claims. `registry` may be NULL, of a loop from before a fork: STATE then.
+/* Claims. `registry` may be NULL, of a loop from before a fork: STATE then, as where the file says
+ * that a claim is not ours any more.
  *
  * Claims a service name (an rdma_cm bind). IN_USE: another claim covers the same service and a
  * common address, unless both say `reuse` and neither listens. FULL: the table has no room. */

@@ -5,14 +5,15 @@
  * A process may be killed between any two writes. So what the file says of a slot counts only while
  * the slot's life lock is held, and every reader tolerates half-made entries: a claim becomes valid
  * by the last store to it, `state`; a will by its checksum. Nothing read from the file is used as
- * an index before it is compared with a bound. Behind the struct lie the wills, a window for each
- * slot, which are read and written, not mapped. */
+ * an index before it is compared with a bound, and then it is not read again. Behind the struct lie
+ * the wills, a window for each slot, which are read and written, not mapped. */
 #ifndef WEIR_IO_REGISTRY_PRIVATE_H
 #define WEIR_IO_REGISTRY_PRIVATE_H
 
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <sys/types.h>
 
 #include "rnic/io/registry/registry.h"
 #include "rnic/io/udp/udp.h"
@@ -198,7 +199,8 @@ void steering_attach_changed(struct registry *registry);
 /* As far as there is room for them, whatever the file says. */
 static inline uint32_t registry_group_count(const struct registry_group *group)
 {
-    return group->count < SLOT_COUNT ? group->count : SLOT_COUNT;
+    uint32_t count = __atomic_load_n(&group->count, __ATOMIC_RELAXED);
+    return count < SLOT_COUNT ? count : SLOT_COUNT;
 }
 
 #endif

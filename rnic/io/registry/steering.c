@@ -183,8 +183,10 @@ enum status steering_open(struct steering *steering, struct registry *registry,
         for (enum udp_family family = 0; family < UDP_FAMILY_COUNT; family++) {
             struct registry_group *group = &registry->file->groups[family];
             tidy(group);
-            if (udp_descriptor(udp, family) >= 0 && group->count < SLOT_COUNT) {
-                group->slots[group->count++] = registry->slot;
+            uint32_t count = registry_group_count(group);
+            if (udp_descriptor(udp, family) >= 0 && count < SLOT_COUNT) {
+                group->slots[count] = registry->slot;
+                group->count = count + 1;
             }
         }
         registry->udp = udp;
@@ -256,7 +258,8 @@ void steering_correct(struct steering *steering, enum udp_family family, uint32_
     if (instant_elapsed_ns(changed, clock_now()) >= SETTLING_NS) {
         tidy(group);
         uint32_t theirs = place_of(group, slot), ours = place_of(group, registry->slot);
-        if (!died && theirs < group->count && ours < group->count) {
+        uint32_t count = registry_group_count(group);
+        if (!died && theirs < count && ours < count) {
             group->slots[theirs] = registry->slot;
             group->slots[ours] = slot;
         }
