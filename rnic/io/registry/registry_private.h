@@ -111,6 +111,8 @@ struct registry {
     pthread_mutex_t mutex; /* among threads; the file's lock is among processes */
     int cancel;            /* of who has both, see cancel.h */
     int descriptor;
+    dev_t device; /* of the file, */
+    ino_t inode;  /* see registry_has_file */
     uint32_t slot;
     bool has_buried; /* and not told the kernel yet who has which place */
     char path[REGISTRY_NAME];
@@ -152,6 +154,8 @@ void registry_unlock(struct registry *registry);
 enum status registry_open_file(const char *path, int flags, int *ret_descriptor) MUST_USE;
 /* Locked. The last process that had it may have removed it while we waited for the lock. */
 bool registry_is_removed(int descriptor);
+/* A program that closes what it has not opened may have our number for a file of its own. */
+bool registry_has_file(const struct registry *registry);
 /* Any slot's holder. */
 bool registry_anybody_lives(int descriptor);
 /* Says the truth, by a system call. */

@@ -95,7 +95,8 @@ static bool write_record(const struct registry *registry, uint32_t index,
 {
     off_t at = place_of(registry->slot, index);
     struct rlimit limit;
-    if (getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur < (rlim_t)at + sizeof *record) {
+    if (getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur < (rlim_t)at + sizeof *record ||
+        !registry_has_file(registry)) {
         return false;
     }
     return raw_write_at(registry->descriptor, record, sizeof *record, at) ==
@@ -174,8 +175,9 @@ void wills_forget(struct registry *registry, uint32_t slot)
     if (atomic_load(&entry->will_end) > 0) {
         atomic_store(&entry->will_end, 0);
         atomic_store(&entry->estate, 0);
-        int result = fallocate(registry->descriptor, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
-                               place_of(slot, 0), place_of(1, 0) - place_of(0, 0));
-        (void)result; /* then they stay, and do not count */
+        bool emptied = registry_has_file(registry) &&
+                       fallocate(registry->descriptor, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+                                 place_of(slot, 0), place_of(1, 0) - place_of(0, 0)) == 0;
+        (void)emptied; /* else they stay, and do not count */
     }
 }

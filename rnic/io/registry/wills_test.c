@@ -319,6 +319,27 @@ static void limits_are_respected(void **state)
 
 #define SHARED(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
 
+/* It has closed all that it could, and opened something else. */
+static void a_will_goes_into_no_file_of_the_programs(void **state)
+{
+    struct stat facts;
+    struct registry *registry = open_registry(state);
+    struct cm_will will = will_of(registry_slot(registry), 3);
+    registry_keep_will(registry, 0, &will);
+    int kept = dup(registry->descriptor);
+    FILE *other = tmpfile();
+    assert_true(kept >= 0 && other != NULL);
+    assert_int_equal(dup2(fileno(other), registry->descriptor), registry->descriptor);
+    registry_keep_will(registry, 1, &will);
+    registry_keep_will(registry, 0, NULL);
+    assert_int_equal(fstat(fileno(other), &facts), 0);
+    assert_int_equal(facts.st_size, 0);
+    assert_int_equal(dup2(kept, registry->descriptor), registry->descriptor);
+    close(kept);
+    fclose(other);
+    registry_close(registry);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -326,7 +347,7 @@ int main(void)
         SHARED(wills_are_of_the_dead),         SHARED(an_heirs_heir_inherits_all),
         SHARED(a_stopped_heir_is_passed_over), SHARED(the_next_process_buries),
         SHARED(debts_outlive_an_orderly_end),  SHARED(limits_are_respected),
-        SHARED(another_era_has_no_wills),
+        SHARED(another_era_has_no_wills),      SHARED(a_will_goes_into_no_file_of_the_programs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
