@@ -1,8 +1,12 @@
-/* What others write into the registry's file: it leads nobody out of it, and ends nobody. */
+/* What others write into the registry's file, or put beside it: it leads nobody out of it, ends
+ * nobody, and costs no more than so much. */
+#include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -17,6 +21,7 @@
 #define DEAD    1000u /* nobody has so high a slot */
 #define NOWHERE 0x7fffffffu
 #define TURNS   100000u
+#define CROWD   1500u
 
 static char path[64];
 
@@ -85,11 +90,35 @@ static void a_claim_that_is_taken_away_ends_nobody(void **state)
     registry_close(registry);
 }
 
+/* Some of them a later start looks at. */
+static void a_crowd_of_files_is_not_looked_through(void **state)
+{
+    const struct timespec old[2] = {{.tv_sec = 1}, {.tv_sec = 1}};
+    char folder[] = "/tmp/weir-registry-lies-XXXXXX", name[64];
+    uint32_t left = 0;
+    assert_non_null(mkdtemp(folder));
+    for (uint32_t i = 0; i < CROWD; i++) {
+        snprintf(name, sizeof name, "%s/weir-1-%u", folder, i);
+        int file = open(name, O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
+        assert_true(file >= 0 && futimens(file, old) == 0);
+        close(file);
+    }
+    snprintf(name, sizeof name, "%s/weir-1-own", folder);
+    registry_sweep(name, 3600);
+    for (uint32_t i = 0; i < CROWD; i++) {
+        snprintf(name, sizeof name, "%s/weir-1-%u", folder, i);
+        left += unlink(name) == 0;
+    }
+    rmdir(folder);
+    assert_in_range(left, 1, CROWD - 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_slot_that_is_none_leads_nowhere),
         cmocka_unit_test(a_claim_that_is_taken_away_ends_nobody),
+        cmocka_unit_test(a_crowd_of_files_is_not_looked_through),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
