@@ -258,6 +258,44 @@ static void test_batch_is_posted_whole_or_not(void **state)
     }
 }
 
+/* Whatever a setter has said before, with data in place or not: the last one counts. */
+static void test_last_setter_counts(void **state)
+{
+    struct world *w = *state;
+    connect_pair(w);
+    struct ibv_qp_ex *qp = ibv_qp_to_qp_ex(w->qps[0]);
+    for (unsigned at = 0; at < 4; at++) {
+        bool in_place = at < 2, ends_inline = at % 2 == 0;
+        memset(w->bytes, 0, sizeof w->bytes);
+        memset(w->bytes, 7, 8);
+        memset(w->bytes + 1024, 9, 8);
+        ibv_wr_start(qp);
+        qp->wr_flags = 0;
+        if (!in_place) { /* what stands behind is not built in its place */
+            ibv_wr_atomic_fetch_add(qp, w->mr->rkey, (uintptr_t)w->bytes + 3000, 1);
+            ibv_wr_set_sge(qp, w->mr->lkey, (uintptr_t)w->bytes + 3200, 8);
+        }
+        qp->wr_flags = IBV_SEND_SIGNALED;
+        ibv_wr_rdma_write_imm(qp, w->mr->rkey, (uintptr_t)w->bytes + 2048, 0);
+        if (ends_inline) {
+            ibv_wr_set_sge(qp, w->mr->lkey, (uintptr_t)w->bytes + 1024, 60);
+            ibv_wr_set_inline_data(qp, w->bytes + 1024, 8);
+            ibv_wr_set_inline_data(qp, w->bytes, 8);
+        } else {
+            ibv_wr_set_inline_data(qp, w->bytes + 1024, 8);
+            ibv_wr_set_sge(qp, w->mr->lkey, (uintptr_t)w->bytes + 1024, 60);
+            ibv_wr_set_sge(qp, w->mr->lkey, (uintptr_t)w->bytes, 8);
+        }
+        assert_int_equal(post_receive(w, w->qps[1], 5, 3500, 8), 0);
+        assert_int_equal(ibv_wr_complete(qp), 0);
+        for (int i = 0; i < 2; i++) {
+            assert_int_equal(await(w->cq).status, IBV_WC_SUCCESS);
+        }
+        assert_memory_equal(w->bytes + 2048, w->bytes, 8);
+        assert_int_equal(w->bytes[2056], 0);
+    }
+}
+
 /* Memory of queues from the application: counted, aligned as asked, all given back. */
 struct giver {
     int given, taken;
@@ -442,6 +480,7 @@ int main(void)
         IN_WORLD(test_overrun),
         IN_WORLD(test_ignored_overrun),
         IN_WORLD(test_batch_is_posted_whole_or_not),
+        IN_WORLD(test_last_setter_counts),
         IN_WORLD(test_application_gives_memory),
         IN_WORLD(test_capabilities_are_true),
         IN_WORLD(test_capabilities_with_tag_matching),

@@ -77,10 +77,7 @@ static struct send_request *begin(struct ibv_qp_ex *qp, enum work_kind kind)
     }
     batch->entries = entries;
     struct wr_entry *entry = &entries[batch->entry_count++];
-    *entry = (struct wr_entry){
-        .first_sge = batch->sge_count,
-        .inline_place = batch->inline_length,
-    };
+    *entry = (struct wr_entry){.first_sge = batch->sge_count};
     entry->request.id = qp->wr_id;
     entry->request.kind = kind;
     convert_send_flags(qp->wr_flags & ~(unsigned)IBV_SEND_INLINE, &entry->request);
@@ -233,14 +230,16 @@ static void heed(struct wr_batch *batch, int error)
     }
 }
 
-static void set_sge_list(struct ibv_qp_ex *qp, size_t count, const struct ibv_sge *list)
+/* What was set before no longer counts: with inline data the one SGE has the length of those. */
+static void set_sge_list(struct ibv_qp_ex *qp, size_t count, const struct ibv_sge *list,
+                         bool inline_data)
 {
     struct wr_batch *batch = batch_of(qp);
     struct wr_entry *entry = current(qp);
     if (entry == NULL) {
         return;
     }
-    if (count > soft_qp(&qp->qp_base)->granted.send_sge && !entry->request.inline_data) {
+    if (count > soft_qp(&qp->qp_base)->granted.send_sge && !inline_data) {
         fail(batch, EINVAL);
         return;
     }
@@ -251,8 +250,10 @@ static void set_sge_list(struct ibv_qp_ex *qp, size_t count, const struct ibv_sg
     }
     batch->sges = sges;
     convert_sges(list, count, sges + batch->sge_count);
+    entry->first_sge = batch->sge_count;
     batch->sge_count += (uint32_t)count;
     entry->request.sge_count = (uint32_t)count;
+    entry->request.inline_data = inline_data;
 }
 
 static void wr_set_sge_list(struct ibv_qp_ex *extended, size_t count, const struct ibv_sge *list)
@@ -261,7 +262,7 @@ static void wr_set_sge_list(struct ibv_qp_ex *extended, size_t count, const stru
     if (qp->batch.slot != NULL) {
         heed(&qp->batch, in_place_sges(qp, qp->batch.slot, list, count));
     } else {
-        set_sge_list(extended, count, list);
+        set_sge_list(extended, count, list, false);
     }
 }
 
@@ -273,7 +274,7 @@ static void wr_set_sge(struct ibv_qp_ex *extended, uint32_t key, uint64_t addres
         heed(&qp->batch, in_place_sge(qp, qp->batch.slot, &sge));
     } else {
         struct ibv_sge sge = {.addr = address, .length = length, .lkey = key};
-        set_sge_list(extended, 1, &sge);
+        set_sge_list(extended, 1, &sge, false);
     }
 }
 
@@ -298,6 +299,7 @@ static void set_inline_list(struct ibv_qp_ex *qp, size_t count, const struct ibv
         return;
     }
     batch->inline_bytes = bytes;
+    entry->inline_place = batch->inline_length;
     for (size_t i = 0; i < count; i++) {
         if (list[i].length != 0) {
             memcpy(bytes + batch->inline_length, list[i].addr, list[i].length);
@@ -305,8 +307,7 @@ static void set_inline_list(struct ibv_qp_ex *qp, size_t count, const struct ibv
         }
     }
     struct ibv_sge sge = {.length = (uint32_t)length};
-    entry->request.inline_data = true;
-    set_sge_list(qp, length == 0 ? 0 : 1, &sge);
+    set_sge_list(qp, length == 0 ? 0 : 1, &sge, true);
 }
 
 static void wr_set_inline_list(struct ibv_qp_ex *extended, size_t count,
