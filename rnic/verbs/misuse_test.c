@@ -126,6 +126,20 @@ static void test_domain_destroyed_by_its_import(void **state)
     assert_int_equal(ibv_close_device(other), 0);
 }
 
+/* As of a program that counts completions for hours. */
+static void test_too_many_acknowledgements_hold_up_nobody(void **state)
+{
+    struct world *w = *state;
+    struct ibv_cq *cq = ibv_create_cq(w->context, 1, NULL, w->channel, 0);
+    assert_non_null(cq);
+    ibv_ack_cq_events(cq, UINT32_C(1) << 31);
+    struct timespec before, after;
+    clock_gettime(CLOCK_MONOTONIC, &before);
+    assert_int_equal(ibv_destroy_cq(cq), 0);
+    clock_gettime(CLOCK_MONOTONIC, &after);
+    assert_true(after.tv_sec - before.tv_sec < 4); /* those who wait do so for five */
+}
+
 static void test_channel_that_outlives_its_context(void **state)
 {
     struct world *w = *state;
@@ -278,6 +292,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         IN_WORLD(test_an_imported_domain_outlives_its_handle),
         IN_WORLD(test_arming_between_two_polls),
+        IN_WORLD(test_too_many_acknowledgements_hold_up_nobody),
         IN_WORLD(test_memory_that_cannot_be_written),
         IN_WORLD(test_domain_destroyed_by_its_import),
         IN_WORLD(test_channel_that_outlives_its_context),
