@@ -3,6 +3,8 @@
 #include "rnic/verbs/world_test.h"
 
 #include <limits.h>
+#include <stdio.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 
 #define PAGE       4096u
@@ -205,6 +207,47 @@ static void a_file_in_memory_serves_as_dma_buf(void **state)
     munmap(view, 3 * PAGE);
 }
 
+/* Its large pages can be mapped and unmapped as a whole only. Where the system has none, nobody has
+ * such files. */
+static void a_part_of_a_large_page_serves_as_dma_buf(void **state)
+{
+    struct world *w = *state;
+    int file = memfd_create("large", MFD_CLOEXEC | MFD_HUGETLB);
+    struct stat status;
+    if (file < 0) {
+        skip();
+    }
+    assert_int_equal(fstat(file, &status), 0);
+    size_t large = (size_t)status.st_blksize;
+    assert_int_equal(ftruncate(file, (off_t)large), 0);
+    uint8_t *view = mmap(NULL, large, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    if (view == MAP_FAILED) {
+        close(file);
+        skip();
+    }
+    connect_pair(w);
+    memset(w->bytes, 0x33, sizeof w->bytes);
+    for (int i = 0; i < 2; i++) {
+        struct ibv_mr *mr = ibv_reg_dmabuf_mr(w->pd, PAGE + 100, PAGE, 0x5000, file, ACCESS_ALL);
+        assert_non_null(mr);
+        assert_int_equal(transfer(w, IBV_WR_RDMA_WRITE, whole(w->mr), 0x5000, mr->rkey),
+                         IBV_WC_SUCCESS);
+        assert_int_equal(ibv_dereg_mr(mr), 0);
+    }
+    assert_int_equal(view[PAGE + 99], 0);
+    assert_int_equal(view[PAGE + 100], 0x33);
+    char line[512];
+    int mappings = 0;
+    FILE *maps = fopen("/proc/self/maps", "re");
+    while (fgets(line, sizeof line, maps) != NULL) {
+        mappings += strstr(line, "memfd:large") != NULL;
+    }
+    fclose(maps);
+    assert_int_equal(mappings, 1);
+    munmap(view, large);
+    close(file);
+}
+
 static void a_window_holds_its_region(void **state)
 {
     struct world *w = *state;
@@ -352,6 +395,7 @@ int main(void)
         IN_WORLD(an_implicit_region_may_have_holes),
         IN_WORLD(device_memory_is_counted_and_bounded),
         IN_WORLD(a_file_in_memory_serves_as_dma_buf),
+        IN_WORLD(a_part_of_a_large_page_serves_as_dma_buf),
         IN_WORLD(a_window_holds_its_region),
         IN_WORLD(windows_of_type_2_are_bound_by_batches),
         IN_WORLD(objects_are_imported_by_their_handles),

@@ -212,53 +212,60 @@ struct ibv_mr *mr_register_null(struct ibv_pd *pd)
     return &mr->ibv;
 }
 
-/* Whether the descriptor is a dma-buf, or a file that lies in memory; false and errno. */
-static bool is_memory(int descriptor)
+/* The size of the pages of a dma-buf, or of a file that lies in memory; 0 and errno: it is neither.
+ */
+static uint64_t page_size_of(int descriptor)
 {
     struct statfs system;
-    if (fstatfs(descriptor, &system) != 0) {
-        return false;
+    struct stat status;
+    if (fstatfs(descriptor, &system) != 0 || fstat(descriptor, &status) != 0) {
+        return 0;
     }
+    bool is_file = S_ISREG(status.st_mode); /* device nodes may lie on tmpfs */
     switch ((unsigned long)system.f_type) {
-    case DMA_BUF_MAGIC:
-    case TMPFS_MAGIC:
     case HUGETLBFS_MAGIC:
+        if (is_file) {
+            return (uint64_t)system.f_bsize;
+        }
+        break;
+    case TMPFS_MAGIC:
     case RAMFS_MAGIC: /* also of kernels without tmpfs */
+    case DMA_BUF_MAGIC:
+        if (is_file || system.f_type == DMA_BUF_MAGIC) {
+            return (uint64_t)sysconf(_SC_PAGESIZE);
+        }
         break;
     default:
-        errno = EOPNOTSUPP;
-        return false;
+        break;
     }
-    struct stat status;
-    if (fstat(descriptor, &status) != 0) {
-        return false;
-    }
-    errno = EOPNOTSUPP; /* device nodes may lie on tmpfs */
-    return system.f_type == DMA_BUF_MAGIC || S_ISREG(status.st_mode);
+    errno = EOPNOTSUPP;
+    return 0;
 }
 
-/* A part of the file behind a descriptor, in our address space; NULL and errno. */
+/* A part of the file behind a descriptor, in our address space; NULL and errno. Of large pages only
+ * whole ones are mapped, and unmapped. */
 static uint8_t *map_part(int descriptor, uint64_t offset, size_t length, bool write,
                          void **ret_mapped, size_t *ret_length)
 {
     struct stat status;
-    uint64_t lead = offset & ((uint64_t)sysconf(_SC_PAGESIZE) - 1);
-    if (!is_memory(descriptor) || fstat(descriptor, &status) != 0) {
+    uint64_t page = page_size_of(descriptor);
+    if (page == 0 || fstat(descriptor, &status) != 0) {
         return NULL;
     }
-    uint64_t size = (uint64_t)status.st_size;
+    uint64_t size = (uint64_t)status.st_size, lead = offset & (page - 1);
     if (length == 0 || offset > size || length > size - offset) {
         errno = EINVAL;
         return NULL;
     }
-    void *mapped = mmap(NULL, lead + length, write ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED,
+    size_t whole = (lead + length + page - 1) & ~(page - 1);
+    void *mapped = mmap(NULL, whole, write ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED,
                         descriptor, (off_t)(offset - lead));
     if (mapped == MAP_FAILED) {
         errno = errno == ENODEV ? EOPNOTSUPP : errno; /* an exporter without memory to map */
         return NULL;
     }
     *ret_mapped = mapped;
-    *ret_length = lead + length;
+    *ret_length = whole;
     return (uint8_t *)mapped + lead;
 }
 
