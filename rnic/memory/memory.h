@@ -43,7 +43,8 @@ void memory_destroy(struct memory *memory);
 enum status memory_allocate_domain(struct memory *memory, struct domain *ret_domain) MUST_USE;
 /* BUSY while regions or windows (or queue pairs, see memory_domain_use) belong to it. */
 enum status memory_free_domain(struct memory *memory, struct domain domain) MUST_USE;
-/* Counts a user that is not a region: +1 or -1. */
+bool memory_domain_is_alive(const struct memory *memory, struct domain domain);
+/* Counts a user that is not a region: +1 or -1. The domain is alive. */
 void memory_domain_use(struct memory *memory, struct domain domain, int change);
 
 /* INVALID: REMOTE_WRITE or REMOTE_ATOMIC without LOCAL_WRITE [IBA 10.6.3.1], an address range that

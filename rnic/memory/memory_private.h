@@ -65,7 +65,6 @@ struct region *memory_take_key(struct memory *memory, enum key_kind kind,
 void memory_give_key(struct memory *memory, struct region *region);
 /* What the exact key stands for; NULL: nothing. */
 struct region *memory_find_key(const struct memory *memory, struct memory_key key);
-bool memory_domain_is_alive(const struct memory *memory, struct domain domain);
 /* `request` fits the attributes of `region`, its range first, then the rights. */
 enum memory_verdict memory_check_range(const struct region_attributes *attributes,
                                        const struct memory_request *request);

@@ -110,6 +110,8 @@ enum status qp_create(struct environment *environment, const struct qp_init *ini
     if ((!service_is_reliable(init->service) && init->service != SERVICE_UC &&
          init->service != SERVICE_UD) ||
         (init->service != SERVICE_XRC && !xrc_domain_is_none(init->xrc_domain)) ||
+        (xrc_domain_is_none(init->xrc_domain) &&
+         !memory_domain_is_alive(environment->memory, init->domain)) ||
         !suits_matcher(init) || init->send.max_sge > OUTGOING_FRAGMENT_MAX ||
         init->max_receive_sge > QUEUE_SGE_MAX) {
         return STATUS_INVALID;

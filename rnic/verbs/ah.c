@@ -19,12 +19,13 @@
 #define HOP_LIMIT_DEFAULT 64u
 
 /* The domain is not to go before them, as where the kernel knows of them. */
-static void count_in_domain(struct ibv_pd *pd, int change)
+static void drop_domain(struct ibv_pd *pd)
 {
     struct engine *engine = context_engine(pd->context);
     engine_lock(engine);
-    memory_domain_use(device_memory(engine->device), soft_pd(pd)->domain, change);
+    memory_domain_use(device_memory(engine->device), soft_pd(pd)->domain, -1);
     engine_unlock(engine);
+    pd_drop(pd);
 }
 
 PUBLIC struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attributes)
@@ -50,7 +51,11 @@ PUBLIC struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attri
     ah->ibv.context = pd->context;
     ah->ibv.pd = pd;
     ah->path = path;
-    count_in_domain(pd, 1);
+    if (!pd_use_domain(pd)) {
+        limits_give(COUNT_AH);
+        free(ah);
+        return NULL;
+    }
     pd_hold(pd);
     return &ah->ibv;
 }
@@ -58,8 +63,7 @@ PUBLIC struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attri
 PUBLIC int ibv_destroy_ah(struct ibv_ah *ah)
 {
     HOST_FORWARD(ah->context, ibv_destroy_ah, ah);
-    count_in_domain(ah->pd, -1);
-    pd_drop(ah->pd);
+    drop_domain(ah->pd);
     limits_give(COUNT_AH);
     free(ah);
     return 0;

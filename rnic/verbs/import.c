@@ -133,10 +133,24 @@ void file_add_dm(struct open_file *file, struct soft_dm *dm)
     pthread_mutex_unlock(&lock);
 }
 
-void file_remove(struct open_file *file, struct list_node *node)
+bool file_remove(struct open_file *file, struct list_node *node)
 {
     pthread_mutex_lock(&lock);
+    bool was_in = list_node_is_linked(node);
     list_remove(node);
+    pthread_mutex_unlock(&lock);
+    return was_in;
+}
+
+void file_forget_pd(struct open_file *file, uint32_t handle)
+{
+    pthread_mutex_lock(&lock);
+    LIST_FOR_EACH(node, &file->pds)
+    {
+        if (CONTAINER_OF(node, struct soft_pd, node)->ibv.handle == handle) {
+            list_remove(node);
+        }
+    }
     pthread_mutex_unlock(&lock);
 }
 
@@ -195,12 +209,15 @@ PUBLIC struct ibv_pd *ibv_import_pd(struct ibv_context *context, uint32_t handle
     return pd == NULL ? NULL : &pd->ibv;
 }
 
-/* Also an original, where the import was the handle that destroyed it. */
+/* Also an original, where the import was the handle that destroyed it. One whose domain nobody has
+ * destroyed leaves that in its context. */
 PUBLIC void ibv_unimport_pd(struct ibv_pd *pd)
 {
     HOST_FORWARD_VOID(pd->context, ibv_unimport_pd, pd);
-    file_remove(soft_context(pd->context)->file, &soft_pd(pd)->node);
-    context_drop(pd->context);
+    bool is_left = file_remove(soft_context(pd->context)->file, &soft_pd(pd)->node);
+    if (!is_left) {
+        context_drop(pd->context);
+    }
     if (soft_pd(pd)->is_imported) {
         pd_drop(pd); /* queue pairs may still name it */
     } else {

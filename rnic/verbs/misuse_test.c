@@ -126,6 +126,49 @@ static void test_domain_destroyed_by_its_import(void **state)
     assert_int_equal(ibv_close_device(other), 0);
 }
 
+/* Its first handle stays behind when another one has destroyed it. */
+static void test_nothing_is_made_in_a_destroyed_domain(void **state)
+{
+    struct world *w = *state;
+    struct ibv_pd *pd = ibv_alloc_pd(w->context);
+    uint32_t handle = pd->handle;
+    assert_int_equal(ibv_dealloc_pd(ibv_import_pd(w->context, handle)), 0);
+    assert_null(ibv_import_pd(w->context, handle));
+    assert_int_equal(errno, ENOENT);
+    struct ibv_qp_init_attr init = small(w->cq);
+    struct ibv_srq_init_attr shared = {.attr = {1, 1, 0}};
+    struct ibv_ah_attr vector = {.is_global = 1, .port_num = 1};
+    struct ibv_parent_domain_init_attr parent = {.pd = pd};
+    assert_int_equal(ibv_query_gid(w->context, 1, 0, &vector.grh.dgid), 0);
+    for (int i = 0; i < 5; i++) {
+        errno = 0;
+        assert_null(i == 0   ? (void *)ibv_create_qp(pd, &init)
+                    : i == 1 ? (void *)ibv_create_srq(pd, &shared)
+                    : i == 2 ? (void *)ibv_create_ah(pd, &vector)
+                    : i == 3 ? (void *)ibv_alloc_parent_domain(w->context, &parent)
+                             : (void *)ibv_alloc_mw(pd, IBV_MW_TYPE_1));
+        assert_int_equal(errno, EINVAL);
+    }
+    ibv_unimport_pd(pd);
+}
+
+/* As a kernel has it, which cleans up what is left in a device that is closed. */
+static void test_domain_that_nobody_destroys(void **state)
+{
+    pid_t child = fork();
+    if (child == 0) {
+        struct ibv_context *context = ibv_open_device(((struct world *)*state)->context->device);
+        struct ibv_context *other = ibv_import_device(dup(context->cmd_fd));
+        struct ibv_pd *pd = ibv_alloc_pd(context);
+        ibv_unimport_pd(ibv_import_pd(other, pd->handle));
+        ibv_unimport_pd(pd);
+        _exit(ibv_close_device(context) == 0 && ibv_close_device(other) == 0 ? 0 : 1);
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+}
+
 /* As of a program that counts completions for hours. */
 static void test_too_many_acknowledgements_hold_up_nobody(void **state)
 {
@@ -295,6 +338,8 @@ int main(void)
         IN_WORLD(test_too_many_acknowledgements_hold_up_nobody),
         IN_WORLD(test_memory_that_cannot_be_written),
         IN_WORLD(test_domain_destroyed_by_its_import),
+        IN_WORLD(test_nothing_is_made_in_a_destroyed_domain),
+        IN_WORLD(test_domain_that_nobody_destroys),
         IN_WORLD(test_channel_that_outlives_its_context),
         IN_WORLD(test_success_leaves_errno),
         IN_WORLD(test_batch_without_an_address),

@@ -299,7 +299,10 @@ struct open_file *file_create(struct ibv_device *opened, struct engine *engine,
 void file_drop(struct open_file *file);
 void file_add_pd(struct open_file *file, struct soft_pd *pd);
 void file_add_dm(struct open_file *file, struct soft_dm *dm);
-void file_remove(struct open_file *file, struct list_node *node);
+/* False: it was not in it any more. */
+bool file_remove(struct open_file *file, struct list_node *node);
+/* A domain is no more: nor can it be imported. */
+void file_forget_pd(struct open_file *file, uint32_t handle);
 /* context.c: a context on `engine`, which it takes over, with `file` and its descriptor. NULL and
  * errno: nothing is taken. */
 struct ibv_context *context_open(struct ibv_device *device, struct engine *engine,
@@ -333,6 +336,9 @@ void pd_collect(struct ibv_pd *pd);
 /* A queue, queue pair or address handle is made in a domain, or is gone. */
 void pd_hold(struct ibv_pd *pd);
 void pd_drop(struct ibv_pd *pd);
+/* pd.c: counts one in the core that is made there and is neither a region nor a queue pair. False
+ * and errno: another handle has destroyed the domain. */
+bool pd_use_domain(struct ibv_pd *pd);
 /* The part of ibv_dealloc_pd that concerns parent domains. */
 int pd_free_parent(struct soft_pd *pd);
 struct ibv_pd *pd_allocate_parent(struct ibv_context *context,

@@ -177,6 +177,11 @@ struct ibv_pd *pd_allocate_parent(struct ibv_context *context,
             return NULL;
         }
     }
+    if (!pd_use_domain(attributes->pd)) {
+        free(pd->allocator);
+        free(pd);
+        return NULL;
+    }
     pd->ibv = *attributes->pd;
     pd->base = soft_pd(attributes->pd);
     pd->domain = pd->base->domain;
@@ -184,10 +189,6 @@ struct ibv_pd *pd_allocate_parent(struct ibv_context *context,
     if (pd->td != NULL) {
         atomic_fetch_add(&pd->td->users, 1);
     }
-    struct engine *engine = context_engine(context);
-    engine_lock(engine);
-    memory_domain_use(device_memory(engine->device), pd->domain, 1);
-    engine_unlock(engine);
     pd_hold(attributes->pd);
     context_hold(context);
     return &pd->ibv;

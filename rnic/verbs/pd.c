@@ -34,6 +34,22 @@ PUBLIC struct ibv_pd *ibv_alloc_pd(struct ibv_context *context)
     return &pd->ibv;
 }
 
+bool pd_use_domain(struct ibv_pd *pd)
+{
+    struct engine *engine = context_engine(pd->context);
+    struct memory *memory = device_memory(engine->device);
+    engine_lock(engine);
+    bool is_alive = memory_domain_is_alive(memory, soft_pd(pd)->domain);
+    if (is_alive) {
+        memory_domain_use(memory, soft_pd(pd)->domain, 1);
+    }
+    engine_unlock(engine);
+    if (!is_alive) {
+        errno = EINVAL;
+    }
+    return is_alive;
+}
+
 PUBLIC int ibv_dealloc_pd(struct ibv_pd *ibv)
 {
     HOST_FORWARD(ibv->context, ibv_dealloc_pd, ibv);
@@ -46,7 +62,7 @@ PUBLIC int ibv_dealloc_pd(struct ibv_pd *ibv)
     enum status status = memory_free_domain(device_memory(engine->device), pd->domain);
     engine_unlock(engine);
     if (status == STATUS_OK) {
-        file_remove(soft_context(ibv->context)->file, &pd->node);
+        file_forget_pd(soft_context(ibv->context)->file, ibv->handle);
         context_drop(ibv->context);
         limits_give(COUNT_PD);
         free(pd);

@@ -39,6 +39,10 @@ struct soft_srq *srq_make(struct ibv_pd *pd, struct ibv_srq_attr *attributes, vo
     enum status status =
         receive_queue_create(pd_allocator(pd), attributes->max_wr,
                              attributes->max_sge == 0 ? 1 : attributes->max_sge, &srq->queue);
+    if (status == STATUS_OK && !pd_use_domain(pd)) {
+        receive_queue_destroy(srq->queue);
+        status = STATUS_INVALID;
+    }
     if (status != STATUS_OK) {
         limits_give(COUNT_SRQ);
         pd_collect(pd);
@@ -59,9 +63,6 @@ struct soft_srq *srq_make(struct ibv_pd *pd, struct ibv_srq_attr *attributes, vo
     pthread_cond_init(&srq->ibv.cond, NULL);
     context_hold(pd->context);
     pd_hold(pd);
-    engine_lock(srq->engine);
-    memory_domain_use(device_memory(srq->engine->device), soft_pd(pd)->domain, 1);
-    engine_unlock(srq->engine);
     return srq;
 }
 
