@@ -451,6 +451,9 @@ static const char *next_name(struct walk *walk, int *ret_error)
     const struct dirent *entry = NULL;
     struct walk_folder *folder = walk->folder;
     *ret_error = 0;
+    if (folder->broke_off) {
+        return NULL;
+    }
     if (folder->way.is_listed) {
         return walk_next_listed(walk);
     }
@@ -473,8 +476,8 @@ static void next_entry(struct walk *walk, struct walk_step *step)
     const char *name = next_name(walk, &error);
     size_t start = walk->folder->path_length;
     step->folder = walk->folder;
-    if (name == NULL && error != 0) { /* the list broke off: say it, then leave */
-        walk_prune(walk->folder);
+    if (name == NULL && error != 0) { /* say it, then leave; what came before it is wanted */
+        walk->folder->broke_off = true;
         walk->path[start] = 0;
         step->name = "";
         walk_tell_paths(walk, step);

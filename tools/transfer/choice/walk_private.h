@@ -26,7 +26,8 @@ struct walk_folder {
     unsigned references;
     size_t path_length; /* of the directory itself */
     bool pruned, left_out;
-    bool ours; /* nobody else puts anything into it */
+    bool broke_off; /* its names could not all be had, which is said */
+    bool ours;      /* nobody else puts anything into it */
     struct walk_mark mark;
     struct filter_scope *scope;   /* NULL: the filter names no files of rules */
     struct filter_scope *outside; /* of a source; above its scope */

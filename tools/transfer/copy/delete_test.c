@@ -6,6 +6,8 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,6 +16,24 @@
 #include <unistd.h>
 
 #include "tools/transfer/copy/session_world.h"
+
+struct dirent *__real_readdir64(DIR *stream);
+struct dirent *__wrap_readdir64(DIR *stream);
+
+/* The list of this directory breaks off behind so many names. */
+static ino_t broken;
+static unsigned names_left;
+
+struct dirent *__wrap_readdir64(DIR *stream)
+{
+    struct stat status;
+    assert_int_equal(fstat(dirfd(stream), &status), 0);
+    if (broken == 0 || status.st_ino != broken) {
+        return __real_readdir64(stream);
+    }
+    errno = EIO;
+    return names_left > 0 && names_left-- > 0 ? __real_readdir64(stream) : NULL;
+}
 
 static void expect_done(const struct world *world, uint64_t failed, uint64_t deleted)
 {
@@ -255,6 +275,39 @@ static void a_dry_run_tells_what_is_in_the_way(void **state)
     scratch_expect(s, "root/t/empty", "x");
 }
 
+/* What was read of it comes, and nothing is deleted for want of the rest. */
+static void a_directory_that_cannot_be_read_to_its_end_is_told(void **state)
+{
+    struct world *world = *state;
+    const struct scratch *s = world->scratch;
+    struct stat status;
+    scratch_directory(s, "here/t");
+    scratch_directory(s, "here/t/sub");
+    scratch_write(s, "here/t/sub/f1", "x");
+    scratch_write(s, "here/t/sub/f2", "x");
+    scratch_directory(s, "root/t");
+    scratch_write(s, "root/t/stale", "x");
+    for (unsigned there = 0; there < 2;
+         there++) { /* of the source; of the target, while it deletes */
+        assert_int_equal(fstatat(s->fd, there ? "root/t/sub" : "here/t/sub", &status, 0), 0);
+        broken = status.st_ino;
+        names_left = 3; /* "." and "..", too */
+        world->request.wishes.bits = WISH_RECURSIVE | WISH_DELETE;
+        world_push(world, "t", "/");
+        const struct tally *tally = session_tally(world->client);
+        assert_int_equal(session_outcome(world->client), SESSION_COMPLETE);
+        assert_int_equal(tally->failed, 1);
+        assert_int_equal(tally->files, 1);
+        assert_int_equal(tally->deleted, there);
+        assert_int_equal(scratch_exists(s, "root/t/stale"), !there);
+        if (there) {
+            scratch_expect(s, "root/t/sub/f1", "x");
+            scratch_expect(s, "root/t/sub/f2", "x");
+        }
+    }
+    broken = 0;
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -265,6 +318,7 @@ int main(void)
         T(what_cannot_be_placed_does_not_keep_what_is_gone),
         T(what_a_killed_copy_left_holds_no_directory),
         T(a_dry_run_tells_what_is_in_the_way),
+        T(a_directory_that_cannot_be_read_to_its_end_is_told),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
