@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -16,6 +17,24 @@
 #include <unistd.h>
 
 #include "tools/transfer/copy/session_world.h"
+
+int __real_fstatat64(int directory, const char *name, struct stat64 *status, int flags);
+int __wrap_fstatat64(int directory, const char *name, struct stat64 *status, int flags);
+
+/* A name in capitals is the same as without them. */
+static bool is_caseless;
+
+int __wrap_fstatat64(int directory, const char *name, struct stat64 *status, int flags)
+{
+    char small[256];
+    size_t length = 0;
+    for (; name[length] != 0 && length < sizeof(small) - 1; length++) {
+        small[length] = (char)tolower((unsigned char)name[length]);
+    }
+    small[length] = 0;
+    int result = __real_fstatat64(directory, name, status, flags);
+    return result != 0 && is_caseless ? __real_fstatat64(directory, small, status, flags) : result;
+}
 
 struct dirent *__real_readdir64(DIR *stream);
 struct dirent *__wrap_readdir64(DIR *stream);
@@ -275,6 +294,34 @@ static void a_dry_run_tells_what_is_in_the_way(void **state)
     scratch_expect(s, "root/t/empty", "x");
 }
 
+/* What has come has the name of before there: it is not in the source, and is not deleted. */
+static void what_came_is_not_deleted_under_another_case(void **state)
+{
+    struct world *world = *state;
+    const struct scratch *s = world->scratch;
+    scratch_directory(s, "here/t");
+    scratch_write(s, "here/t/Foo", "new");
+    scratch_directory(s, "here/t/Photos");
+    scratch_write(s, "here/t/Photos/One", "1");
+    scratch_directory(s, "root/t");
+    for (unsigned i = 0; i < 2; i++) {
+        is_caseless = i == 0;
+        scratch_write(s, "root/t/foo", "old");
+        scratch_directory(s, "root/t/photos");
+        scratch_write(s, "root/t/photos/one", "1");
+        scratch_write(s, "root/t/photos/stale", "s");
+        world->request.wishes.bits = WISH_RECURSIVE | WISH_DELETE;
+        world_push(world, "t", "/");
+        expect_done(world, 0, is_caseless ? 1 : 4);
+        assert_int_equal(scratch_exists(s, "root/t/foo"), is_caseless);
+        assert_int_equal(scratch_exists(s, "root/t/photos/one"), is_caseless);
+        assert_false(scratch_exists(s, "root/t/photos/stale"));
+        unlinkat(s->fd, "root/t/photos/one", 0);
+        unlinkat(s->fd, "root/t/photos", AT_REMOVEDIR);
+    }
+    is_caseless = false;
+}
+
 /* What was read of it comes, and nothing is deleted for want of the rest. */
 static void a_directory_that_cannot_be_read_to_its_end_is_told(void **state)
 {
@@ -318,6 +365,7 @@ int main(void)
         T(what_cannot_be_placed_does_not_keep_what_is_gone),
         T(what_a_killed_copy_left_holds_no_directory),
         T(a_dry_run_tells_what_is_in_the_way),
+        T(what_came_is_not_deleted_under_another_case),
         T(a_directory_that_cannot_be_read_to_its_end_is_told),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -198,6 +198,25 @@ static bool entry_is_allowed(const struct receiver *receiver, const struct messa
     return false;
 }
 
+/* Its directory was reported; the rest says nothing new. */
+static void pass_dead_entry(struct receiver *receiver, const struct message *message,
+                            bool by_chunks)
+{
+    enum entry_kind kind = message->entry.kind;
+    receiver->dead_depth += kind == ENTRY_DIRECTORY;
+    if (kind == ENTRY_HARD_LINK) {
+        hard_links_pass(&receiver->links, message->entry.first);
+        kind = message->entry.of;
+    }
+    if (kind != ENTRY_DIRECTORY && !by_chunks && receiver->dead_left) {
+        receiver_count_untouched(receiver, message->entry.id, kind, message->entry.size,
+                                 &receiver->options.tally->left);
+    }
+    if (by_chunks) {
+        receiver_begin_dead_file(receiver, message);
+    }
+}
+
 static bool place_entry(struct receiver *receiver, const struct message *message,
                         const char **ret_reason)
 {
@@ -218,20 +237,8 @@ static bool place_entry(struct receiver *receiver, const struct message *message
     bool by_chunks = message->entry.kind == ENTRY_FILE && message->entry.content == CONTENT_CHUNKS;
     bool counts = message->entry.kind != ENTRY_DIRECTORY && !by_chunks;
     receiver->entries += counts;
-    if (receiver->dead_depth > 0) { /* its directory was reported; the rest says nothing new */
-        receiver->dead_depth += message->entry.kind == ENTRY_DIRECTORY;
-        enum entry_kind kind = message->entry.kind;
-        if (kind == ENTRY_HARD_LINK) {
-            hard_links_pass(&receiver->links, message->entry.first);
-            kind = message->entry.of;
-        }
-        if (counts && receiver->dead_left) {
-            receiver_count_untouched(receiver, message->entry.id, kind, message->entry.size,
-                                     &receiver->options.tally->left);
-        }
-        if (by_chunks) {
-            receiver_begin_dead_file(receiver, message);
-        }
+    if (receiver->dead_depth > 0) {
+        pass_dead_entry(receiver, message, by_chunks);
         return true;
     }
     receiver_make_room(receiver, message);
@@ -242,6 +249,7 @@ static bool place_entry(struct receiver *receiver, const struct message *message
         *ret_reason = "a name that was not asked for, or is left out";
         return false;
     }
+    receiver_note_name(receiver);
     if (message->entry.kind == ENTRY_DIRECTORY) {
         receiver_begin_directory(receiver, message, name);
         return true;

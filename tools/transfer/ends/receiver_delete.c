@@ -1,3 +1,4 @@
+#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -11,6 +12,8 @@
 
 /* Steps between two looks at the link. */
 #define STEPS_AT_ONCE 64
+/* Of names that have come, 8 bytes each. */
+#define CAME_MAX ((size_t)1 << 20)
 
 static bool remember(char ***list, unsigned count, unsigned source, struct span text)
 {
@@ -35,6 +38,29 @@ bool receiver_remember_source(struct receiver *receiver, unsigned source, const 
     unsigned count = receiver->options.source_count;
     return remember(&deleting->names, count, source, said) &&
            remember(&deleting->sources, count, source, (struct span){here, strlen(here)});
+}
+
+/* Letters count in either case, and what is not ASCII for nothing. */
+static void fold(const char *path, char ret_folded[2 * PATH_MAX])
+{
+    size_t length = 0;
+    for (; *path != 0 && length < 2 * PATH_MAX - 1; path++) {
+        if (isascii((unsigned char)*path)) {
+            ret_folded[length++] = (char)tolower((unsigned char)*path);
+        }
+    }
+    ret_folded[length] = 0;
+}
+
+void receiver_note_name(struct receiver *receiver)
+{
+    struct sent_names *came = &receiver->deleting.came;
+    char folded[2 * PATH_MAX];
+    if (receiver_wishes(receiver, WISH_DELETE)) {
+        came->capacity_max = CAME_MAX;
+        fold(tree_relative(&receiver->tree), folded);
+        sent_names_add(came, 0, folded);
+    }
 }
 
 bool receiver_receive_rule(struct receiver *receiver, const struct message *message,
@@ -99,6 +125,7 @@ void receiver_end_deleting(struct receiver *receiver)
     forget(deleting->sources, receiver->options.source_count);
     forget(deleting->names, receiver->options.source_count);
     filter_destroy(deleting->said);
+    sent_names_clear(&deleting->came);
     *deleting = (struct deleting){.lookahead = NULL};
 }
 
@@ -222,6 +249,39 @@ static void leave(struct receiver *receiver, const struct walk_step *step)
     }
 }
 
+/* It is the same by its letters in the other case. */
+static bool is_caseless(int directory, const char *name)
+{
+    char other[NAME_LENGTH_MAX + 1];
+    struct stat here, there;
+    size_t length = strlen(name);
+    if (length > NAME_LENGTH_MAX) {
+        return false;
+    }
+    for (size_t i = 0; i <= length; i++) {
+        int letter = isascii((unsigned char)name[i]) ? (unsigned char)name[i] : 0;
+        other[i] = (char)(islower(letter)   ? toupper(letter)
+                          : isupper(letter) ? tolower(letter)
+                                            : name[i]);
+    }
+    return strcmp(other, name) != 0 && receiver_find(directory, name, &here) &&
+           receiver_find(directory, other, &there) && here.st_dev == there.st_dev &&
+           here.st_ino == there.st_ino;
+}
+
+/* Where names that differ by case are one, what has come may be found under the name that it had
+ * here before, which no source has. */
+static bool is_what_came(const struct receiver *receiver, const struct walk_step *step)
+{
+    char folded[2 * PATH_MAX];
+    if (step->kind == WALK_FAILED || step->kind == WALK_LEAVE) {
+        return false;
+    }
+    fold(step->relative, folded);
+    return sent_names_has(&receiver->deleting.came, 0, folded) &&
+           is_caseless(walk_folder_fd(step->folder), step->name);
+}
+
 /* What the sources have not and the rules of this side keep stays. Who pulls has them protect by
  * its own word, not by the server's. */
 static enum answer with_rules(const struct receiver *receiver, const struct look *look)
@@ -229,6 +289,9 @@ static enum answer with_rules(const struct receiver *receiver, const struct look
     const struct walk_step *step = &look->step;
     if (look->answer != ANSWER_GONE || step->folder == NULL) {
         return look->answer;
+    }
+    if (is_what_came(receiver, step)) { /* of what could not be placed the rest is not known */
+        return receiver->options.tally->failed > 0 ? ANSWER_LEFT : ANSWER_SAME;
     }
     if ((step->kind == WALK_DIRECTORY && walk_folder_is_elsewhere(step->inside)) ||
         !receiver_may_lose(receiver, step->source, step->relative)) {

@@ -20,6 +20,7 @@
 #include "tools/transfer/disk/tree.h"
 #include "tools/transfer/disk/writer.h"
 #include "tools/transfer/ends/receiver.h"
+#include "tools/transfer/ends/sent_names.h"
 #include "tools/transfer/wire/digest.h"
 #include "tools/transfer/wire/pieces.h"
 
@@ -128,6 +129,7 @@ struct deleting {
     char **names;                /* and what the peer calls it */
     const struct filter *filter; /* that this side holds names against; else NULL */
     struct filter *said;         /* by the peer */
+    struct sent_names came;      /* below the target, folded: see is_what_came */
     struct turn turn;            /* with the rules */
     struct lookahead *lookahead;
 };
@@ -333,6 +335,8 @@ const char *receiver_source_name(const struct receiver *receiver, unsigned sourc
 /* A source that is a directory is called so here, and so by the peer. False: no memory. */
 bool receiver_remember_source(struct receiver *receiver, unsigned source, const char *name,
                               struct span said);
+/* The entry that tree->path names has come, whatever becomes of it. */
+void receiver_note_name(struct receiver *receiver);
 /* False: it comes when none may. */
 bool receiver_receive_rule(struct receiver *receiver, const struct message *message,
                            const char **ret_reason);
