@@ -354,17 +354,21 @@ void fanout_pump(struct fanout *fanout)
 static void look_at(struct fanout *fanout, const void *bytes, size_t length)
 {
     struct message message;
-    bool counts = *(const uint8_t *)bytes == MESSAGE_ASK ||
-                  *(const uint8_t *)bytes == MESSAGE_FINISHED || fanout->resumes;
+    uint8_t type = *(const uint8_t *)bytes;
+    bool counts = type == MESSAGE_ASK || type == MESSAGE_FINISHED || fanout->resumes ||
+                  (type == MESSAGE_ENTRY && fanout->deletes);
     if (!counts || !protocol_parse(bytes, length, &message)) {
         return;
+    }
+    if (message.type == MESSAGE_ENTRY && message.entry.kind == ENTRY_DIRECTORY) {
+        fanout->is_sent[message.entry.source] = true; /* one in it came, so it did */
     }
     if (message.type == MESSAGE_ASK) {
         fanout->asked += message.ask.names;
     } else if (message.type == MESSAGE_FINISHED) {
         fanout->finished = true;
         fanout->entries = message.finished.entries;
-    } else {
+    } else if (fanout->resumes) {
         fanout_look_at_file(fanout, &message);
     }
 }
@@ -374,8 +378,10 @@ static void keep_hello(struct fanout *fanout, const void *bytes, size_t length)
     struct message message;
     fanout->hello_length = length;
     memcpy(fanout->hello, bytes, length);
-    fanout->resumes =
-        protocol_parse(bytes, length, &message) && (message.hello.wishes.bits & WISH_RESUME) != 0;
+    if (protocol_parse(bytes, length, &message)) {
+        fanout->resumes = (message.hello.wishes.bits & WISH_RESUME) != 0;
+        fanout->deletes = (message.hello.wishes.bits & WISH_DELETE) != 0;
+    }
 }
 
 static bool link_send(struct link *link, const struct weir_piece *pieces, unsigned count)

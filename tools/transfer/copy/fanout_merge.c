@@ -95,11 +95,30 @@ static void hear_summary(struct member *member, const struct message *message)
     member->outcome = SESSION_COMPLETE;
 }
 
+/* Else the session would take it for the end of all. */
+static bool may_ask(const struct fanout *fanout, const struct message *message)
+{
+    struct span rest = message->ask.questions;
+    bool may = true;
+    while (rest.length > 0 && may) {
+        struct question question;
+        protocol_next_question(&rest, &question);
+        may = !question.is_directory || (question.source < TRANSFER_SOURCES_MAX && !question.top &&
+                                         fanout->is_sent[question.source]);
+    }
+    return may;
+}
+
 /* A question of one that deletes is answered to it alone, from within the session. */
 static void hear_question(struct member *member, const struct message *message)
 {
     if (member->link == NULL || member->link->backlog_count >= ANSWERS_BACKLOG_MAX) {
         fanout_fail(member, SESSION_BROKEN, "it asks, and does not take the answers");
+        return;
+    }
+    if (!may_ask(member->fanout, message)) {
+        fanout_fail(member, SESSION_BROKEN,
+                    "it broke the protocol: a question that it may not ask");
         return;
     }
     member->fanout->asker = member;

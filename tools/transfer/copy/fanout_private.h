@@ -88,6 +88,8 @@ struct fanout {
     uint64_t entries;
     bool finished; /* that was said, and so many entries */
     bool resumes;  /* interrupted copies are gone on with */
+    bool deletes;
+    bool is_sent[TRANSFER_SOURCES_MAX]; /* with that: the source came as a directory */
     uint32_t last_id;
     struct proving proving;
     struct member *asker;

@@ -257,11 +257,12 @@ static void a_summary_that_runs_over_harms_nobody_else(void **state)
     assert_int_equal(session_outcome(world->client), SESSION_COMPLETE);
 }
 
-/* So many questions, which all may be asked, and none of whose answers are taken. */
-static void ask_and_not_listen(struct fanout_world *world, unsigned node, unsigned count)
+/* So many questions about this source, and none of whose answers are taken. */
+static void ask_and_not_listen(struct fanout_world *world, unsigned node, unsigned count,
+                               uint16_t source)
 {
     uint8_t questions[2 * QUESTION_LENGTH_MAX];
-    const struct question directory = {.is_directory = true};
+    const struct question directory = {.is_directory = true, .source = source};
     const struct question name = {.name = {"x", 1}};
     size_t length = protocol_pack_question(&directory, questions);
     length += protocol_pack_question(&name, questions + length);
@@ -285,12 +286,34 @@ static void answers_that_are_not_taken_are_bounded(void **state)
     world->nodes[2].lags = true;
     fanout_world_begin(world, "t", 3);
     fanout_world_run(world);
-    ask_and_not_listen(world, 2, ANSWERS_BACKLOG_MAX + 1);
+    ask_and_not_listen(world, 2, ANSWERS_BACKLOG_MAX + 1, 0);
     fanout_world_run(world);
     expect_failed(world, 2, "it asks, and does not take the answers");
     assert_true(session_is_closed(world->client));
     assert_int_equal(fanout_outcome(world->fanout, 0), SESSION_COMPLETE);
     assert_int_equal(fanout_outcome(world->fanout, 1), SESSION_COMPLETE);
+}
+
+/* The same about what was not sent: all else have what they have, and their summary counts. */
+static void a_question_that_may_not_be_asked_harms_nobody_else(void **state)
+{
+    struct fanout_world *world = *state;
+    scratch_directory(world->scratch, "here/t");
+    scratch_write(world->scratch, "here/t/f", "x");
+    for (unsigned i = 0; i < 2; i++) {
+        world->request.wishes.bits =
+            WISH_RECURSIVE | WISH_IGNORE_TIMES | (i == 0 ? WISH_DELETE : 0);
+        world->nodes[2].lags = true;
+        fanout_world_begin(world, "t", 3);
+        fanout_world_run(world);
+        ask_and_not_listen(world, 2, 1, i == 0 ? 1 : 0);
+        fanout_world_run(world);
+        expect_failed(world, 2, "a question that it may not ask");
+        assert_true(session_is_closed(world->client));
+        assert_int_equal(session_outcome(world->client), SESSION_COMPLETE);
+        assert_int_equal(fanout_outcome(world->fanout, 0), SESSION_COMPLETE);
+        assert_int_equal(fanout_outcome(world->fanout, 1), SESSION_COMPLETE);
+    }
 }
 
 /* A server's session that nobody has asked for; what it hears, and whether it goes on then. */
@@ -540,6 +563,7 @@ int main(void)
         T(a_receiver_that_lies_fails_alone),
         T(a_summary_that_runs_over_harms_nobody_else),
         T(answers_that_are_not_taken_are_bounded),
+        T(a_question_that_may_not_be_asked_harms_nobody_else),
         T(strangers_feed_nobody),
         cmocka_unit_test(who_takes_from_beyond_the_end_is_not_fed),
         T(who_sends_more_than_a_copy_has_is_ended),
