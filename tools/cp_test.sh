@@ -388,6 +388,14 @@ case_disks() { # a full disk, a disk one may only read
          "$0" cp "$(sed -n "s|.* at \(weir://[^ ]*\)/ .*|\1|p" r.log)/f" got; code=$?
          kill $server; exit $code' "$weir"
     # shellcheck disable=SC2016
+    expect 0 '1 file, 8.0 EiB' unshare -m sh -c \
+        'mkdir most; mount -t tmpfs none most; mkdir most/r; truncate -s 9223372036854775807 most/f
+         "$0" serve --insecure --listen 127.0.0.1:0 --root most/r >most/log & server=$!
+         until grep -q weir:// most/log; do sleep 0.05; done
+         "$0" cp most/f "$(sed -n "s|.* at \(weir://[^ ]*\)/ .*|\1|p" most/log)/"; code=$?
+         [ "$(stat -c %s most/r/f)" = 9223372036854775807 ] || code=9
+         kill $server; exit $code' "$weir"
+    # shellcheck disable=SC2016
     start_server b unshare -m sh -c 'mount -t tmpfs -o ro none "$1" && exec "$2" serve \
         --insecure --listen 127.0.0.1:0 --root "$1"' sh "$work/root" "$weir" || fail "no server"
     expect 1 '/small: cannot write: Read-only file system' "$weir" cp small "$url/"

@@ -84,7 +84,8 @@ enum problem_code source_read(struct source *source, void *bytes, size_t length,
                               const char **ret_text)
 {
     size_t done = 0;
-    size_t beyond = source->position + length == source->size && room > length ? 1 : 0;
+    bool is_end = source->position + length == source->size && source->size < INT64_MAX;
+    size_t beyond = is_end && room > length ? 1 : 0;
     while (done < length) {
         size_t left = length - done;
         ssize_t count = pread(source->fd, (char *)bytes + done, left + beyond,
@@ -148,5 +149,6 @@ enum problem_code source_check(const struct source *source, const char **ret_tex
         *ret_text = "changed while it was read";
         return PROBLEM_CHANGED;
     }
-    return source->ended ? PROBLEM_NONE : check_end(source, ret_text);
+    bool is_longest = source->size == INT64_MAX; /* nothing can be behind it */
+    return source->ended || is_longest ? PROBLEM_NONE : check_end(source, ret_text);
 }
