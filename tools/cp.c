@@ -116,6 +116,9 @@ struct session_request cp_request(const struct cp *cp, enum direction direction)
         filter_protects_some(options->filter, (options->wishes.bits & WISH_DELETE_EXCLUDED) != 0)) {
         request.wishes.bits &= ~(uint32_t)WISH_FORCE; /* what is left out is not to go with it */
     }
+    uint64_t gone = cp->total.deleted; /* by transfers before this one */
+    request.wishes.deletions_max -=
+        gone < request.wishes.deletions_max ? (uint32_t)gone : request.wishes.deletions_max;
     request.wishes.bits |= tells ? WISH_ITEMS : 0;
     request.wishes.bits |= options->verbose > 1 ? WISH_ALL_ITEMS : 0;
     return request;

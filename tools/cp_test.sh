@@ -795,6 +795,14 @@ case_mirror() { # --delete, --inplace, --bwlimit
     expect 1 'because of --max-delete: 1 more' "$weir" cp -r --delete --ignore-errors --max-delete=1 t nowhere "$url/"
     [ "$(find root/t -name 'extra*' | wc -l)" = 1 ] || fail "not one was deleted: $(ls root/t)"
     expect 1 '"not_deleted":1' "$weir" cp -r --json --delete --ignore-errors --max-delete=0 t "$url/"
+    mkdir -p other/u here/t here/u
+    touch here/t/extra here/u/extra
+    local first=$pid there=$url
+    serve b other
+    expect 1 '; 1 deleted' "$weir" cp -r --delete --max-delete=1 "$there/t" "$url/u" here
+    [ ! -e here/t/extra ] && [ -e here/u/extra ] || fail "of two servers more was deleted than of one: $(find here)"
+    stop "$pid"
+    pid=$first url=$there
     mkdir root/t/sub
     touch root/t/sub/keep root/t/sub/lose
     printf '%s\n' '# rules' 'P keep' '- *.o' >rules
