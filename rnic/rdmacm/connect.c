@@ -411,7 +411,9 @@ static void process_refusal(struct cma_event *event, enum rdma_cm_event_type typ
     event->ibv.event = type;
     event->ibv.status = status;
     event->owner->state = CMA_ENDED;
-    cma_modify_error(event->owner);
+    if (!cma_is_datagram(event->owner)) { /* those are connected to nobody */
+        cma_modify_error(event->owner);
+    }
 }
 
 /* The application has it now: it is in no backlog any more. */

@@ -173,6 +173,23 @@ static void test_nobody_listens(void **state)
     close_ends(ends);
 }
 
+/* What the queue pair does for others goes on. */
+static void test_nobody_answers(void **state)
+{
+    struct ends *ends = open_ends(RDMA_PS_UDP, "127.0.0.1");
+    struct ibv_qp_attr attributes;
+    struct ibv_qp_init_attr init;
+    resolve(ends);
+    create_qp(ends->active);
+    ask(ends, 8);
+    struct rdma_cm_event *event = expect(ends->channel, RDMA_CM_EVENT_UNREACHABLE);
+    assert_int_equal(event->status, -ETIMEDOUT);
+    assert_int_equal(rdma_ack_cm_event(event), 0);
+    assert_int_equal(ibv_query_qp(ends->active->qp, &attributes, IBV_QP_STATE, &init), 0);
+    assert_int_equal(attributes.qp_state, IBV_QPS_RTS);
+    close_ends(ends);
+}
+
 static void test_private_data_limits(void **state)
 {
     static const uint8_t data[200];
@@ -439,6 +456,7 @@ int main(void)
         cmocka_unit_test(test_ipoib),
         cmocka_unit_test(test_refused),
         cmocka_unit_test(test_nobody_listens),
+        cmocka_unit_test(test_nobody_answers),
         cmocka_unit_test(test_private_data_limits),
         cmocka_unit_test(test_endpoints),
         cmocka_unit_test(test_multicast_arguments),
