@@ -18,9 +18,11 @@ static enum ibv_qp_type type_of(enum rdma_port_space space)
 static struct psn fresh_psn(const struct cma_id *id)
 {
     uint64_t seed;
+    int cancel = cancel_hold(); /* getrandom(2) is a cancellation point, and cma_lock is held */
     if (getrandom(&seed, sizeof seed, GRND_NONBLOCK) != (ssize_t)sizeof seed) {
         seed = engine_now(cma_device()->engine).ns ^ (uintptr_t)id;
     }
+    cancel_restore(cancel);
     return psn_make((uint32_t)((seed * UINT64_C(0x9e3779b97f4a7c15)) >> 40));
 }
 
@@ -114,11 +116,13 @@ int cma_id_make_synchronous(struct cma_id *id)
 
 void cma_wait_acknowledged(struct cma_id *id)
 {
+    int cancel = cancel_hold(); /* the wait is a cancellation point */
     pthread_mutex_lock(&cma_lock);
     while ((int32_t)(id->events_acknowledged - id->events_delivered) < 0) {
         pthread_cond_wait(&cma_acknowledged, &cma_lock);
     }
     pthread_mutex_unlock(&cma_lock);
+    cancel_restore(cancel);
 }
 
 PUBLIC int rdma_migrate_id(struct rdma_cm_id *ibv, struct rdma_event_channel *channel)

@@ -307,6 +307,56 @@ static void test_destroy_is_cancelled(void **state)
     rdma_destroy_event_channel(channel);
 }
 
+static void *create_while_cancelled(void *channel)
+{
+    struct rdma_cm_id *id;
+    assert_int_equal(pthread_cancel(pthread_self()), 0);
+    assert_int_equal(rdma_create_id(channel, &id, NULL, RDMA_PS_TCP), 0);
+    assert_int_equal(rdma_destroy_id(id), 0);
+    return NULL;
+}
+
+struct migration {
+    struct rdma_cm_id *id;
+    struct rdma_event_channel *channel;
+};
+
+static void *migrate_in_thread(void *argument)
+{
+    struct migration *migration = argument;
+    atomic_store(&destroyer, gettid());
+    assert_int_equal(rdma_migrate_id(migration->id, migration->channel), 0);
+    return NULL;
+}
+
+static void test_others_are_cancelled(void **state)
+{
+    struct rdma_event_channel *channel = rdma_create_event_channel();
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    struct migration migration = {.channel = rdma_create_event_channel()};
+    pthread_t thread;
+    (void)state;
+    assert_int_equal(pthread_create(&thread, NULL, create_while_cancelled, channel), 0);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_int_equal(rdma_create_id(channel, &migration.id, NULL, RDMA_PS_TCP), 0);
+    assert_int_equal(rdma_resolve_addr(migration.id, NULL, (struct sockaddr *)&address, 2000), 0);
+    struct rdma_cm_event *event = expect(channel, RDMA_CM_EVENT_ADDR_RESOLVED);
+    atomic_store(&destroyer, 0);
+    assert_int_equal(pthread_create(&thread, NULL, migrate_in_thread, &migration), 0);
+    while (atomic_load(&destroyer) == 0 || !sleeps(atomic_load(&destroyer))) {
+        usleep(1000);
+    }
+    assert_int_equal(pthread_cancel(thread), 0);
+    usleep(1000);
+    assert_int_equal(rdma_ack_cm_event(event), 0);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_int_equal(rdma_resolve_route(migration.id, 2000), 0);
+    pass(migration.channel, RDMA_CM_EVENT_ROUTE_RESOLVED);
+    destroy(migration.id);
+    rdma_destroy_event_channel(channel);
+    rdma_destroy_event_channel(migration.channel);
+}
+
 /* A thread goes on with what an event asks for while another one ends the id, and acknowledges the
  * event only then. What it asks for would be told to nobody. */
 static void test_destroyed_while_in_use(void **state)
@@ -501,6 +551,7 @@ int main(void)
         cmocka_unit_test(test_chosen_port_is_shared),
         cmocka_unit_test(test_reads_at_once),
         cmocka_unit_test(test_destroy_is_cancelled),
+        cmocka_unit_test(test_others_are_cancelled),
         cmocka_unit_test(test_destroyed_while_in_use),
         cmocka_unit_test(test_migrated_with_a_request),
         cmocka_unit_test(test_synchronous_leave),
