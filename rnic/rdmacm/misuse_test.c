@@ -173,6 +173,27 @@ static int next_descriptor(void)
     return next;
 }
 
+/* What a program puts into the id before is the queue pair's, and stays the program's. */
+static void test_queues_of_the_program(void **state)
+{
+    struct ends ends = open_ends(RDMA_PS_TCP);
+    struct rdma_cm_id *id = ends.active;
+    (void)state;
+    rdma_destroy_qp(id);
+    struct ibv_cq *queue = ibv_create_cq(id->verbs, 8, NULL, NULL, 0);
+    id->send_cq = queue;
+    id->recv_cq = queue;
+    create_qp(id);
+    assert_ptr_equal(id->qp->send_cq, queue);
+    assert_ptr_equal(id->qp->recv_cq, queue);
+    assert_ptr_equal(id->recv_cq, queue);
+    rdma_destroy_qp(id);
+    assert_int_equal(ibv_destroy_cq(queue), 0);
+    id->send_cq = NULL;
+    id->recv_cq = NULL;
+    close_ends(&ends);
+}
+
 /* Refused for its completion queue's size, or for its own; with less it works, and nothing stays.
  */
 static void test_shared_receive_queue_that_fails(void **state)
@@ -547,6 +568,7 @@ int main(void)
         cmocka_unit_test(test_disconnect_without_connection),
         cmocka_unit_test(test_accept_of_who_has_gone),
         cmocka_unit_test(test_queue_pair_that_fails),
+        cmocka_unit_test(test_queues_of_the_program),
         cmocka_unit_test(test_shared_receive_queue_that_fails),
         cmocka_unit_test(test_chosen_port_is_shared),
         cmocka_unit_test(test_reads_at_once),

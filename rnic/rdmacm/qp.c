@@ -157,7 +157,7 @@ static int create_receive_queue(struct cma_id *id, uint32_t length)
     return create_queue(id, length, &id->ibv.recv_cq, &id->ibv.recv_cq_channel);
 }
 
-/* Makes the completion queues that the attributes do not name. */
+/* Makes the completion queues that neither the attributes nor the id name. */
 static int complete_queues(struct cma_id *id, struct ibv_qp_init_attr_ex *init)
 {
     struct rdma_cm_id *ibv = &id->ibv;
@@ -166,11 +166,13 @@ static int complete_queues(struct cma_id *id, struct ibv_qp_init_attr_ex *init)
     bool wants_sends = init->qp_type != IBV_QPT_XRC_RECV;
     int result = 0;
     if (init->recv_cq == NULL && wants_receives) {
-        result = create_receive_queue(id, init->cap.max_recv_wr);
+        result = ibv->recv_cq != NULL ? 0 : create_receive_queue(id, init->cap.max_recv_wr);
         init->recv_cq = ibv->recv_cq;
     }
     if (result == 0 && init->send_cq == NULL && wants_sends) {
-        result = create_queue(id, init->cap.max_send_wr, &ibv->send_cq, &ibv->send_cq_channel);
+        result = ibv->send_cq != NULL ? 0
+                                      : create_queue(id, init->cap.max_send_wr, &ibv->send_cq,
+                                                     &ibv->send_cq_channel);
         init->send_cq = ibv->send_cq;
     }
     if (result != 0) {
