@@ -76,7 +76,8 @@ struct cma_id {
     bool is_synchronous; /* its channel is its own */
     bool reuse_address;
     bool one_family;
-    bool owns_queues; /* rdma_create_qp made its completion queues */
+    bool owns_queues;   /* rdma_create_qp made its completion queues */
+    bool is_unanswered; /* a request not yet accepted; under the engine's lock */
     bool has_disconnected;
     bool has_failed; /* CONNECT_ERROR was told: of the connection's end nothing more is */
     uint8_t traffic_class;

@@ -155,6 +155,7 @@ void cma_take_request(struct cma_id *id, const struct cm_event *event)
     const struct cm_parameters *theirs = &event->parameters;
     uint8_t ack_timeout = theirs->ack_timeout, most = cma_device()->max_reads;
     id->state = CMA_REQUESTED;
+    id->is_unanswered = true;
     id->connection = event->connection;
     id->path = event->path;
     cma_attach(id);
@@ -191,6 +192,7 @@ static enum status send_reply(struct cma_id *id, const struct cm_parameters *par
     }
     if (status == STATUS_OK) {
         id->state = CMA_ACCEPTED;
+        id->is_unanswered = false;
     }
     engine_unlock(device->engine);
     return status;

@@ -60,6 +60,7 @@ int cma_datagram_accept(struct cma_id *id, const struct rdma_conn_param *param)
     }
     if (status == STATUS_OK) {
         id->state = CMA_CONNECTED;
+        id->is_unanswered = false;
     }
     engine_unlock(device->engine);
     if (id->is_synchronous) {

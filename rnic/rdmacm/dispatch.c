@@ -90,6 +90,9 @@ static void route_request(struct cma_device *device, const struct cm_event *even
     }
 }
 
+/* Of an id that the application has not accepted nothing more is told, as with a kernel: it may not
+ * have seen it yet, and its context is the listener's. That the peer has gone shows when it is
+ * accepted. */
 static void route(struct cma_device *device, const struct cm_event *event)
 {
     struct cma_id *id = event->context;
@@ -97,7 +100,7 @@ static void route(struct cma_device *device, const struct cm_event *event)
         route_request(device, event);
         return;
     }
-    if (id == NULL || cma_retry_later(device, id, event)) {
+    if (id == NULL || id->is_unanswered || cma_retry_later(device, id, event)) {
         return;
     }
     cma_request_forget(id);

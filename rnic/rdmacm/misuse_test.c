@@ -118,25 +118,34 @@ static void test_disconnect_without_connection(void **state)
     close_ends(&ends);
 }
 
-/* The peer has gone before it is accepted: nothing arrives any more, also before that is told. */
-static void test_accept_of_who_has_gone(void **state)
+/* The peer goes before it is accepted, which nobody is told of: what the id's context says is the
+ * listener's still. False: the peer's word was not here in time. */
+static bool goes_in_time(int pause_ms)
 {
     struct ends ends = open_ends(RDMA_PS_TCP);
     struct pollfd told = {.fd = ends.channel->fd, .events = POLLIN};
     struct ibv_qp_attr attributes;
     struct ibv_qp_init_attr init;
-    (void)state;
     assert_int_equal(rdma_connect(ends.active, NULL), 0);
     take_request(&ends);
     create_qp(ends.passive);
     destroy(ends.active);
     ends.active = NULL;
-    assert_int_equal(poll(&told, 1, 20000), 1);
-    assert_int_equal(rdma_accept(ends.passive, NULL), -1);
+    assert_int_equal(poll(&told, 1, pause_ms), 0);
+    bool is_refused = rdma_accept(ends.passive, NULL) != 0;
+    assert_true(!is_refused || errno == EINVAL);
     assert_int_equal(ibv_query_qp(ends.passive->qp, &attributes, IBV_QP_STATE, &init), 0);
-    assert_int_equal(attributes.qp_state, IBV_QPS_ERR);
-    pass(ends.channel, RDMA_CM_EVENT_REJECTED);
+    assert_true(!is_refused || attributes.qp_state == IBV_QPS_ERR);
     close_ends(&ends);
+    return is_refused;
+}
+
+/* It shows when it is accepted, and nothing arrives any more. */
+static void test_accept_of_who_has_gone(void **state)
+{
+    for (int pause_ms = 1; !goes_in_time(pause_ms); pause_ms *= 2) {
+        assert_true(pause_ms < 10000);
+    }
 }
 
 /* The first state is refused: no such port. */
@@ -178,7 +187,6 @@ static void test_queues_of_the_program(void **state)
 {
     struct ends ends = open_ends(RDMA_PS_TCP);
     struct rdma_cm_id *id = ends.active;
-    (void)state;
     rdma_destroy_qp(id);
     struct ibv_cq *queue = ibv_create_cq(id->verbs, 8, NULL, NULL, 0);
     id->send_cq = queue;
@@ -356,7 +364,6 @@ static void test_others_are_cancelled(void **state)
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
     struct migration migration = {.channel = rdma_create_event_channel()};
     pthread_t thread;
-    (void)state;
     assert_int_equal(pthread_create(&thread, NULL, create_while_cancelled, channel), 0);
     assert_int_equal(pthread_join(thread, NULL), 0);
     assert_int_equal(rdma_create_id(channel, &migration.id, NULL, RDMA_PS_TCP), 0);
