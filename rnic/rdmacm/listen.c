@@ -135,7 +135,7 @@ PUBLIC int rdma_listen(struct rdma_cm_id *ibv, int backlog)
             return -1;
         }
     }
-    if (id->state != CMA_BOUND || !cma_is_ours(id)) {
+    if (id->state != CMA_BOUND || id->claim == NO_CLAIM || !cma_is_ours(id)) {
         return cma_error(EINVAL);
     }
     bool is_given = backlog > 0 && backlog < BACKLOG_MOST;

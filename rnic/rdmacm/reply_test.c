@@ -28,7 +28,7 @@ static uint16_t listen_there(void)
     uint16_t port = 0;
     uint32_t claim;
     assert_int_equal(
-        registry_claim_port(loop_registry(peer), RDMA_PS_TCP, &name, false, &port, &claim),
+        registry_claim_port(loop_registry(peer), RDMA_PS_TCP, &name, false, false, &port, &claim),
         STATUS_OK);
     assert_int_equal(registry_listen(loop_registry(peer), claim), STATUS_OK);
     struct cm_listener *listener;

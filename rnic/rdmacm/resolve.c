@@ -47,7 +47,7 @@ static uint16_t port_of(const struct sockaddr *address)
 
 /* Names a place among the ports; the registry chooses one for port 0. */
 static enum status claim(struct cma_id *id, const struct gid *gid, enum registry_scope scope,
-                         uint16_t *port)
+                         bool modest, uint16_t *port)
 {
     struct cma_device *device = cma_device();
     struct registry *registry = device->core->loop_registry(device->engine);
@@ -55,7 +55,7 @@ static enum status claim(struct cma_id *id, const struct gid *gid, enum registry
     id->scope = scope;
     if (*port == 0) {
         return device->core->registry_claim_port(registry, (uint16_t)id->ibv.ps, &name,
-                                                 id->reuse_address, port, &id->claim);
+                                                 id->reuse_address, modest, port, &id->claim);
     }
     name.service_id = rdma_cm_service_id((uint16_t)id->ibv.ps, *port);
     return device->core->registry_claim(registry, &name, id->reuse_address, &id->claim);
@@ -70,7 +70,12 @@ void cma_unbind(struct cma_id *id)
     }
 }
 
-int cma_bind(struct cma_id *id, const struct sockaddr *address)
+#define PORT_FIRST 32768u
+#define PORT_COUNT 28232u
+
+/* For who only connects, a port that is chosen is a courtesy to the peer's logs: where the registry
+ * has no room, but for those who will listen, one is named without being claimed. */
+static int bind_to(struct cma_id *id, const struct sockaddr *address, bool connects)
 {
     struct cma_device *device = cma_device();
     struct gid gid;
@@ -90,7 +95,12 @@ int cma_bind(struct cma_id *id, const struct sockaddr *address)
                                 : address->sa_family == AF_INET ? REGISTRY_ANY_IPV4
                                 : id->one_family                ? REGISTRY_ANY_IPV6
                                                                 : REGISTRY_ANY;
-    enum status status = claim(id, &gid, scope, &port);
+    const bool is_courtesy = connects && port == 0;
+    enum status status = claim(id, &gid, scope, is_courtesy, &port);
+    if (status == STATUS_FULL && is_courtesy) {
+        port = (uint16_t)(PORT_FIRST + id->terms.local_psn.value % PORT_COUNT);
+        status = STATUS_OK;
+    }
     if (status != STATUS_OK) {
         return cma_status(status);
     }
@@ -104,6 +114,11 @@ int cma_bind(struct cma_id *id, const struct sockaddr *address)
     }
     id->state = CMA_BOUND;
     return 0;
+}
+
+int cma_bind(struct cma_id *id, const struct sockaddr *address)
+{
+    return bind_to(id, address, false);
 }
 
 PUBLIC int rdma_bind_addr(struct rdma_cm_id *ibv, struct sockaddr *address)
@@ -192,23 +207,6 @@ static enum status find_route(struct cma_id *id, const struct sockaddr *target,
     return STATUS_OK;
 }
 
-/* For who only connects, a port is a courtesy to the peer's logs: where the registry has no room,
- * one is named without being claimed. */
-static int bind_implicitly(struct cma_id *id, sa_family_t family)
-{
-    struct sockaddr_storage any = {.ss_family = family};
-    if (cma_bind(id, (struct sockaddr *)&any) == 0) {
-        return 0;
-    }
-    if (errno != ENOMEM) {
-        return -1;
-    }
-    set_port((struct sockaddr *)&any, (uint16_t)(32768 + id->terms.local_psn.value % 28232));
-    id->ibv.route.addr.src_storage = any;
-    id->state = CMA_BOUND;
-    return 0;
-}
-
 PUBLIC int rdma_resolve_addr(struct rdma_cm_id *ibv, struct sockaddr *source,
                              struct sockaddr *target, int timeout_ms)
 {
@@ -219,7 +217,8 @@ PUBLIC int rdma_resolve_addr(struct rdma_cm_id *ibv, struct sockaddr *source,
         return cma_error(EINVAL);
     }
     if (id->state == CMA_IDLE) {
-        int result = source != NULL ? cma_bind(id, source) : bind_implicitly(id, target->sa_family);
+        const struct sockaddr_storage any = {.ss_family = target->sa_family};
+        int result = bind_to(id, source != NULL ? source : (const struct sockaddr *)&any, true);
         if (result != 0) {
             return result;
         }

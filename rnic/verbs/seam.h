@@ -54,7 +54,7 @@ struct weir_seam {
     enum status (*registry_claim)(struct registry *, const struct registry_name *, bool,
                                   uint32_t *);
     enum status (*registry_claim_port)(struct registry *, uint16_t, const struct registry_name *,
-                                       bool, uint16_t *, uint32_t *);
+                                       bool, bool, uint16_t *, uint32_t *);
     enum status (*registry_listen)(struct registry *, uint32_t);
     void (*registry_unlisten)(struct registry *, uint32_t);
     void (*registry_release)(struct registry *, uint32_t);

@@ -12,6 +12,8 @@
 #define PORT_FIRST 32768u
 #define PORT_LAST  60999u
 
+#define MODEST_CLAIMS (REGISTRY_CLAIMS / 4 * 3)
+
 static bool names_overlap(const struct registry_name *a, const struct registry_name *b)
 {
     if (a->service_id != b->service_id) {
@@ -151,11 +153,11 @@ static bool is_taken(struct registry *registry, const struct registry_name *name
     return false;
 }
 
-/* A free entry, else a new one, else the one released longest ago. */
-static struct registry_claim *find_room(struct registry *registry)
+/* A free entry below `end`, else a new one, else the one released longest ago. */
+static struct registry_claim *find_room(struct registry *registry, uint32_t end)
 {
     struct registry_claim *oldest = NULL;
-    for (uint32_t i = 0; i < claim_end(registry); i++) {
+    for (uint32_t i = 0; i < claim_end(registry) && i < end; i++) {
         struct registry_claim *claim = &registry->file->claims[i];
         enum claim_state kind = claim_kind(claim);
         if (kind == CLAIM_FREE) {
@@ -165,24 +167,24 @@ static struct registry_claim *find_room(struct registry *registry)
             oldest = claim;
         }
     }
-    uint32_t end = claim_end(registry);
-    if (end < REGISTRY_CLAIMS) {
-        __atomic_store_n(&registry->file->claim_end, end + 1, __ATOMIC_RELEASE);
-        return &registry->file->claims[end];
+    uint32_t place = claim_end(registry);
+    if (place < end) {
+        __atomic_store_n(&registry->file->claim_end, place + 1, __ATOMIC_RELEASE);
+        return &registry->file->claims[place];
     }
     return oldest;
 }
 
 static enum status claim_locked(struct registry *registry, const struct registry_name *name,
-                                bool reuse, uint32_t *ret_claim)
+                                bool reuse, uint32_t end, uint32_t *ret_claim)
 {
     if (is_taken(registry, name, reuse)) {
         return STATUS_IN_USE;
     }
-    struct registry_claim *claim = find_room(registry);
+    struct registry_claim *claim = find_room(registry, end);
     if (claim == NULL) {
         registry_bury_dead(registry);
-        claim = find_room(registry);
+        claim = find_room(registry, end);
     }
     if (claim == NULL) {
         return STATUS_FULL;
@@ -203,7 +205,7 @@ enum status registry_claim(struct registry *registry, const struct registry_name
     }
     enum status status = registry_lock(registry);
     if (status == STATUS_OK) {
-        status = claim_locked(registry, name, reuse, ret_claim);
+        status = claim_locked(registry, name, reuse, REGISTRY_CLAIMS, ret_claim);
         registry_unlock(registry);
     }
     return status;
@@ -211,9 +213,10 @@ enum status registry_claim(struct registry *registry, const struct registry_name
 
 /* Starts where the last search of anybody ended, so that ports rest before they are used again. */
 enum status registry_claim_port(struct registry *registry, uint16_t port_space,
-                                const struct registry_name *name, bool reuse, uint16_t *ret_port,
-                                uint32_t *ret_claim)
+                                const struct registry_name *name, bool reuse, bool modest,
+                                uint16_t *ret_port, uint32_t *ret_claim)
 {
+    uint32_t end = modest ? MODEST_CLAIMS : REGISTRY_CLAIMS;
     uint32_t span = PORT_LAST - PORT_FIRST + 1;
     if (registry == NULL) {
         return STATUS_STATE;
@@ -227,7 +230,7 @@ enum status registry_claim_port(struct registry *registry, uint16_t port_space,
         uint16_t port = (uint16_t)(PORT_FIRST + registry->file->next_stamp++ % span);
         struct registry_name candidate = *name;
         candidate.service_id = rdma_cm_service_id(port_space, port);
-        status = claim_locked(registry, &candidate, false, ret_claim);
+        status = claim_locked(registry, &candidate, false, end, ret_claim);
         if (status == STATUS_OK) {
             registry->file->claims[*ret_claim].reuse = reuse;
             *ret_port = port;

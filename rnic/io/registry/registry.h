@@ -72,10 +72,10 @@ enum status registry_claim(struct registry *registry, const struct registry_name
                            uint32_t *ret_claim) MUST_USE;
 /* The same for an rdma_cm port of `port_space` (0x0106 for RDMA_PS_TCP) that the registry chooses:
  * 32768..60999, free for the scope, by `reuse` also of those who would share it. `name->service_id`
- * is ignored. */
+ * is ignored. `modest`: for who only connects; the last quarter of the table is not for him. */
 enum status registry_claim_port(struct registry *registry, uint16_t port_space,
-                                const struct registry_name *name, bool reuse, uint16_t *ret_port,
-                                uint32_t *ret_claim) MUST_USE;
+                                const struct registry_name *name, bool reuse, bool modest,
+                                uint16_t *ret_port, uint32_t *ret_claim) MUST_USE;
 /* REQs for the claimed name come to this process from now on. IN_USE: another claim covers
  * the name, be it by reuse. */
 enum status registry_listen(struct registry *registry, uint32_t claim) MUST_USE;

@@ -375,8 +375,9 @@ static void chosen_ports_differ(void **state)
     uint16_t ports[20];
     uint32_t claim;
     for (uint32_t i = 0; i < 20; i++) {
-        assert_int_equal(registry_claim_port(i % 2 ? a : b, 6, &name, false, &ports[i], &claim),
-                         STATUS_OK);
+        assert_int_equal(
+            registry_claim_port(i % 2 ? a : b, 6, &name, false, i % 3 == 0, &ports[i], &claim),
+            STATUS_OK);
         assert_true(ports[i] >= 32768 && ports[i] <= 60999);
         for (uint32_t j = 0; j < i; j++) {
             assert_int_not_equal(ports[i], ports[j]);
