@@ -70,9 +70,6 @@ void cma_unbind(struct cma_id *id)
     }
 }
 
-#define PORT_FIRST 32768u
-#define PORT_COUNT 28232u
-
 /* For who only connects, a port that is chosen is a courtesy to the peer's logs: where the registry
  * has no room, but for those who will listen, one is named without being claimed. */
 static int bind_to(struct cma_id *id, const struct sockaddr *address, bool connects)
@@ -98,7 +95,7 @@ static int bind_to(struct cma_id *id, const struct sockaddr *address, bool conne
     const bool is_courtesy = connects && port == 0;
     enum status status = claim(id, &gid, scope, is_courtesy, &port);
     if (status == STATUS_FULL && is_courtesy) {
-        port = (uint16_t)(PORT_FIRST + id->terms.local_psn.value % PORT_COUNT);
+        port = (uint16_t)(REGISTRY_PORT_FIRST + id->terms.local_psn.value % REGISTRY_PORTS);
         status = STATUS_OK;
     }
     if (status != STATUS_OK) {

@@ -9,9 +9,6 @@
 #include "rnic/io/registry/registry_private.h"
 #include "rnic/wire/mad.h"
 
-#define PORT_FIRST 32768u
-#define PORT_LAST  60999u
-
 #define MODEST_CLAIMS (REGISTRY_CLAIMS / 4 * 3)
 
 static bool names_overlap(const struct registry_name *a, const struct registry_name *b)
@@ -217,7 +214,6 @@ enum status registry_claim_port(struct registry *registry, uint16_t port_space,
                                 uint16_t *ret_port, uint32_t *ret_claim)
 {
     uint32_t end = modest ? MODEST_CLAIMS : REGISTRY_CLAIMS;
-    uint32_t span = PORT_LAST - PORT_FIRST + 1;
     if (registry == NULL) {
         return STATUS_STATE;
     }
@@ -226,8 +222,9 @@ enum status registry_claim_port(struct registry *registry, uint16_t port_space,
         return status;
     }
     status = STATUS_IN_USE;
-    for (uint32_t i = 0; i < span && status == STATUS_IN_USE; i++) {
-        uint16_t port = (uint16_t)(PORT_FIRST + registry->file->next_stamp++ % span);
+    for (uint32_t i = 0; i < REGISTRY_PORTS && status == STATUS_IN_USE; i++) {
+        uint16_t port =
+            (uint16_t)(REGISTRY_PORT_FIRST + registry->file->next_stamp++ % REGISTRY_PORTS);
         struct registry_name candidate = *name;
         candidate.service_id = rdma_cm_service_id(port_space, port);
         status = claim_locked(registry, &candidate, false, end, ret_claim);

@@ -63,6 +63,11 @@ uint32_t registry_slot(const struct registry *registry);
 struct qpn registry_first_qpn(const struct registry *registry);
 uint32_t registry_qpn_count(const struct registry *registry);
 
+/* Ports that the registry chooses. */
+#define REGISTRY_PORT_FIRST 32768u
+#define REGISTRY_PORT_LAST  60999u
+#define REGISTRY_PORTS      (REGISTRY_PORT_LAST - REGISTRY_PORT_FIRST + 1)
+
 /* Claims. `registry` may be NULL, of a loop from before a fork: STATE then, as where the file says
  * that a claim is not ours any more.
  *
@@ -71,8 +76,9 @@ uint32_t registry_qpn_count(const struct registry *registry);
 enum status registry_claim(struct registry *registry, const struct registry_name *name, bool reuse,
                            uint32_t *ret_claim) MUST_USE;
 /* The same for an rdma_cm port of `port_space` (0x0106 for RDMA_PS_TCP) that the registry chooses:
- * 32768..60999, free for the scope, by `reuse` also of those who would share it. `name->service_id`
- * is ignored. `modest`: for who only connects; the last quarter of the table is not for him. */
+ * REGISTRY_PORT_FIRST..LAST, free for the scope, by `reuse` also of those who would share it.
+ * `name->service_id` is ignored. `modest`: for who only connects; the last quarter of the table is
+ * not for him. */
 enum status registry_claim_port(struct registry *registry, uint16_t port_space,
                                 const struct registry_name *name, bool reuse, bool modest,
                                 uint16_t *ret_port, uint32_t *ret_claim) MUST_USE;
