@@ -18,16 +18,6 @@
 
 #define HOP_LIMIT_DEFAULT 64u
 
-/* The domain is not to go before them, as where the kernel knows of them. */
-static void drop_domain(struct ibv_pd *pd)
-{
-    struct engine *engine = context_engine(pd->context);
-    engine_lock(engine);
-    memory_domain_use(device_memory(engine->device), soft_pd(pd)->domain, -1);
-    engine_unlock(engine);
-    pd_drop(pd);
-}
-
 PUBLIC struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attributes)
 {
     HOST_FORWARD(pd->context, ibv_create_ah, pd, attributes);
@@ -51,6 +41,7 @@ PUBLIC struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attri
     ah->ibv.context = pd->context;
     ah->ibv.pd = pd;
     ah->path = path;
+    /* The domain is not to go before it, as where the kernel knows of it. */
     if (!pd_use_domain(pd)) {
         limits_give(COUNT_AH);
         free(ah);
@@ -63,7 +54,8 @@ PUBLIC struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attri
 PUBLIC int ibv_destroy_ah(struct ibv_ah *ah)
 {
     HOST_FORWARD(ah->context, ibv_destroy_ah, ah);
-    drop_domain(ah->pd);
+    pd_leave_domain(ah->pd);
+    pd_drop(ah->pd);
     limits_give(COUNT_AH);
     free(ah);
     return 0;

@@ -339,6 +339,8 @@ void pd_drop(struct ibv_pd *pd);
 /* pd.c: counts one in the core that is made there and is neither a region nor a queue pair. False
  * and errno: another handle has destroyed the domain. */
 bool pd_use_domain(struct ibv_pd *pd);
+/* It is gone. */
+void pd_leave_domain(struct ibv_pd *pd);
 /* The part of ibv_dealloc_pd that concerns parent domains. */
 int pd_free_parent(struct soft_pd *pd);
 struct ibv_pd *pd_allocate_parent(struct ibv_context *context,

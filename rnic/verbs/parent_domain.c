@@ -197,13 +197,10 @@ struct ibv_pd *pd_allocate_parent(struct ibv_context *context,
 int pd_free_parent(struct soft_pd *pd)
 {
     struct ibv_context *context = pd->ibv.context;
-    struct engine *engine = context_engine(context);
     if (atomic_load(&pd->users) != 0) {
         return EBUSY;
     }
-    engine_lock(engine);
-    memory_domain_use(device_memory(engine->device), pd->domain, -1);
-    engine_unlock(engine);
+    pd_leave_domain(&pd->base->ibv);
     pd_drop(&pd->base->ibv);
     if (pd->td != NULL) {
         atomic_fetch_sub(&pd->td->users, 1);

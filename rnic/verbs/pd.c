@@ -50,6 +50,14 @@ bool pd_use_domain(struct ibv_pd *pd)
     return is_alive;
 }
 
+void pd_leave_domain(struct ibv_pd *pd)
+{
+    struct engine *engine = context_engine(pd->context);
+    engine_lock(engine);
+    memory_domain_use(device_memory(engine->device), soft_pd(pd)->domain, -1);
+    engine_unlock(engine);
+}
+
 PUBLIC int ibv_dealloc_pd(struct ibv_pd *ibv)
 {
     HOST_FORWARD(ibv->context, ibv_dealloc_pd, ibv);
