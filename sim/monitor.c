@@ -244,13 +244,30 @@ static void rnr_nak_delivered(struct flow *flow, struct instant now, const struc
     flow->rnr_until = waiting && instant_before(until, flow->rnr_until) ? flow->rnr_until : until;
 }
 
+/* Everything up to there: it may be that another copy has found a receive. */
+static void acknowledged(struct monitor *monitor, struct flow *flow, struct psn psn)
+{
+    if (!psn_before(psn, flow->rnr_psn)) {
+        flow->rnr_until = monitor->world->simulator.now;
+    }
+}
+
+static void report_delivered(struct monitor *monitor, struct flow *flow, const struct frame *frame)
+{
+    struct report report;
+    answered(monitor, flow);
+    if (!frame->corrupted && report_parse(frame->bytes, frame->length, &report) == REFUSED_NOT) {
+        acknowledged(monitor, flow, report.acknowledged);
+    }
+}
+
 static void delivered(struct network_observer *observer, const struct frame *frame)
 {
     struct monitor *monitor = (struct monitor *)observer;
     struct packet packet;
     struct end *reported = reported_to(monitor, frame);
     if (reported != NULL) {
-        answered(monitor, flow_of(monitor, reported));
+        report_delivered(monitor, flow_of(monitor, reported), frame);
     }
     if (network_parse(frame, &packet) != REFUSED_NOT ||
         !service_is_reliable(packet.info->service) ||
@@ -265,9 +282,8 @@ static void delivered(struct network_observer *observer, const struct frame *fra
     answered(monitor, flow);
     if (packet.info->operation == OPERATION_ACKNOWLEDGE && packet.aeth.kind == AETH_RNR_NAK) {
         rnr_nak_delivered(flow, monitor->world->simulator.now, &packet);
-    } else if (!packet.info->is_request && packet.aeth.kind == AETH_ACK &&
-               !psn_before(packet.psn, flow->rnr_psn)) {
-        flow->rnr_until = monitor->world->simulator.now; /* another copy has found a receive */
+    } else if (!packet.info->is_request && packet.aeth.kind == AETH_ACK) {
+        acknowledged(monitor, flow, packet.psn);
     }
 }
 
