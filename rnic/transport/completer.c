@@ -167,7 +167,11 @@ static void receive_sequence_nak(struct qp *qp, struct instant now)
         return;
     }
     selective_want(qp);
-    repeat(qp);
+    if (repair_is_on(qp)) {
+        repair_dropped(qp, now);
+    } else {
+        repeat(qp);
+    }
 }
 
 static void receive_nak(struct qp *qp, struct instant now, uint8_t code)

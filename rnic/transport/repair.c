@@ -263,6 +263,19 @@ void repair_unready(struct qp *qp)
     qp_schedule(qp);
 }
 
+void repair_dropped(struct qp *qp, struct instant now)
+{
+    struct selective *selective = qp->selective;
+    if (!selective->has_begun) {
+        uint64_t out_ns = scoreboard_out_ns(&selective->board, now, selective->board.first);
+        if (out_ns < qp->retransmit.shortest_ns) {
+            return; /* it is on its way again */
+        }
+        lost(qp, now, 1, out_ns);
+    }
+    repair_unready(qp);
+}
+
 /* The request that `psn` belongs to, and where it stands. */
 static struct send_slot *find_slot(struct qp *qp, struct psn psn)
 {

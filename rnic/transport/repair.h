@@ -23,6 +23,9 @@ void repair_all(struct qp *qp);
 /* The oldest packet found no receive. What came behind it is kept, but for what left before the
  * peer knew that it may be: that is sent again, too. */
 void repair_unready(struct qp *qp);
+/* The oldest packet is missing, and the peer has no place for what came behind it, or did not know
+ * that it may keep it. What of the rest is dropped shows when the oldest has come. */
+void repair_dropped(struct qp *qp, struct instant now);
 /* The retransmission timer's deadline has passed. True: it was a probe's. Then the last packet is
  * sent again: a loss among the last ones shows only in what arrives later, and an answer that was
  * lost comes again. */
