@@ -221,6 +221,19 @@ static struct instant probe_time(const struct qp *qp, struct instant now, struct
     return patience > 0 ? instant_after(qp->retransmit.last_progress, patience) : now;
 }
 
+/* A probe has come, and for so long nothing else: whatever left as long ago is not under way, and
+ * what is to leave again does not wait for its room in the window. What the probe has overtaken
+ * would tell as much, but for a way that is shorter now than when it was measured: there whatever
+ * left again may have come as an earlier copy. */
+static void lose_old(struct qp *qp, struct instant now)
+{
+    uint64_t age_ns = retransmit_expected_ns(&qp->retransmit);
+    uint32_t count = scoreboard_lose_old(&qp->selective->board, now, age_ns);
+    if (count > 0) {
+        lost(qp, now, count, age_ns);
+    }
+}
+
 bool repair_probe(struct qp *qp, struct instant now)
 {
     if (!repair_is_on(qp) || !retransmit_probe(&qp->retransmit, now)) {
@@ -232,6 +245,9 @@ bool repair_probe(struct qp *qp, struct instant now)
     struct instant time = found ? probe_time(qp, now, psn) : INSTANT_NEVER;
     if (board->lost_count > 0 || !instant_before(now, time)) {
         environment_count(qp->environment, COUNTER_PROBES);
+        if (scoreboard_only_probe_came(board)) {
+            lose_old(qp, now);
+        }
         scoreboard_probe(board, psn);
         qp_schedule(qp);
     } else if (!instant_is_never(time)) {

@@ -60,6 +60,11 @@ void scoreboard_sent(struct scoreboard *board, struct instant now, struct psn ps
     bool fresh = psn_equal(psn, board->end);
     if (psn_equal(board->first, board->end)) {
         board->has_arrived = false; /* all that did left before, and ticks come again */
+        board->has_probed = false;
+    }
+    if (board->probing && !fresh) {
+        board->has_probed = true;
+        board->probed = psn;
     }
     for (uint32_t i = 0; i < count; i++) {
         uint32_t index = psn_add(psn, i).value % REPORT_SPAN;
@@ -88,6 +93,7 @@ static void arrived(struct scoreboard *board, struct instant now, struct psn psn
     if (repeated && took_ns < board->shortest_ns) {
         return;
     }
+    board->has_probed = false;
     if (!repeated && (board->shortest_ns == 0 || took_ns < board->shortest_ns)) {
         board->shortest_ns = took_ns;
     }
@@ -283,6 +289,25 @@ void scoreboard_mark_lost(struct scoreboard *board, struct psn psn)
     uint32_t index = psn.value % REPORT_SPAN;
     set_held(board, index, false);
     set_lost(board, index, true);
+}
+
+bool scoreboard_only_probe_came(const struct scoreboard *board)
+{
+    return board->has_probed && (psn_before(board->probed, board->first) ||
+                                 get(board->held, board->probed.value % REPORT_SPAN));
+}
+
+uint32_t scoreboard_lose_old(struct scoreboard *board, struct instant now, uint64_t age_ns)
+{
+    uint32_t known = (uint32_t)psn_distance(board->first, board->end), before = board->lost_count;
+    for (uint32_t i = 0; i < known; i++) {
+        uint32_t index = psn_add(board->first, i).value % REPORT_SPAN;
+        bool doubted = (in_doubt(board, index / 64) >> index % 64 & 1) != 0;
+        if (doubted && elapsed_ns(board->left[index], now) >= age_ns) {
+            set_lost(board, index, true);
+        }
+    }
+    return board->lost_count - before;
 }
 
 void scoreboard_probe(struct scoreboard *board, struct psn psn)

@@ -42,7 +42,9 @@ struct scoreboard {
     uint32_t calm;        /* losses since then */
     uint16_t duplicates;  /* as last reported */
     bool probing;         /* what leaves again next is a probe */
-    uint8_t probes;       /* duplicates that are no sign of impatience */
+    bool has_probed;      /* since something is known to have arrived after it left last: */
+    struct psn probed;
+    uint8_t probes; /* duplicates that are no sign of impatience */
 };
 
 /* `round_trip_ns`: the shortest known; 0: none is. */
@@ -72,6 +74,10 @@ struct scoreboard_losses scoreboard_find_lost(struct scoreboard *board, struct i
  * every demand. */
 void scoreboard_lost_before(struct scoreboard *board, struct psn end);
 void scoreboard_mark_lost(struct scoreboard *board, struct psn psn);
+/* The last probe has come, or an earlier copy of it, and nothing else that tells of the rest. */
+bool scoreboard_only_probe_came(const struct scoreboard *board);
+/* What may be lost and left at least so long ago counts as lost; returns how many those are. */
+uint32_t scoreboard_lose_old(struct scoreboard *board, struct instant now, uint64_t age_ns);
 /* Something is to be sent again, to learn what has become of the rest: what counts as lost, or else
  * `psn`, which may come in vain. */
 void scoreboard_probe(struct scoreboard *board, struct psn psn);

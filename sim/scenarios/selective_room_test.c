@@ -1,4 +1,5 @@
-/* Selective repeat where the receiver has no place for what comes early. */
+/* Selective repeat where the receiver has no place for what comes early, and where what is lost
+ * cannot be told from what is under way. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -60,11 +61,37 @@ static void what_found_no_place_is_not_repeated_with_each_gap(void **state)
     expect_equal_bytes(&s.a, &s.b, 0, PACKETS * 256);
 }
 
+/* The way was measured when it was longer. So what comes of a probe may be an earlier copy, and
+ * says nothing of what has left meanwhile; but the silence after it does. */
+static void what_is_lost_around_a_probe_is_not_probed_for_one_by_one(void **state)
+{
+    (void)state;
+    scenario_agree(&s);
+    struct link_config link = {.delay_ns = 20000};
+    network_set_links(&s.network, &link);
+    post(2, 256);
+    scenario_run(&s);
+    link.delay_ns = 1000;
+    network_set_links(&s.network, &link);
+    forget_trace(&s);
+    scenario_lose(&s, "A>B WRITE_FIRST");
+    scenario_rule(&s, "A>B WRITE_MIDDLE", FATE_LOST, 30);
+    scenario_lose(&s, "A>B WRITE_LAST");
+    post(3, 32 * 256);
+    scenario_run(&s);
+    forget_trace(&s);
+    assert_in_range(count(&s.a, COUNTER_PROBES), 1, 3);
+    assert_int_equal(count(&s.a, COUNTER_TIMEOUTS), 0);
+    expect_equal_bytes(&s.a, &s.b, 0, 32 * 256);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(what_found_no_place_is_not_repeated_with_each_gap, start,
                                         stop),
+        cmocka_unit_test_setup_teardown(what_is_lost_around_a_probe_is_not_probed_for_one_by_one,
+                                        start, stop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
