@@ -26,8 +26,9 @@ static void stream_init_locks(struct stream *stream)
     for (size_t i = 0; i < sizeof locks / sizeof *locks; i++) {
         pthread_mutex_init(locks[i], NULL);
     }
-    pthread_cond_init(&stream->connect_done, NULL);
-    pthread_cond_init(&stream->event_taken, NULL);
+    rsocket_waiters_init(&stream->connecting);
+    rsocket_waiters_init(&stream->event_taken);
+    rsocket_waiters_init(&stream->acceptors);
 }
 
 void rsocket_renew_locks(struct rsocket *socket)
@@ -78,8 +79,6 @@ void stream_free(struct stream *stream)
     for (size_t i = 0; i < sizeof locks / sizeof *locks; i++) {
         pthread_mutex_destroy(locks[i]);
     }
-    pthread_cond_destroy(&stream->connect_done);
-    pthread_cond_destroy(&stream->event_taken);
     free(stream->route);
     free(stream);
 }
@@ -217,7 +216,7 @@ static int stream_shutdown(struct stream *stream, int how)
         stream_keep_alive(stream); /* its completion wakes who reads */
     }
     if (result == 0 && stream_is_connected(stream)) {
-        result = stream_process(stream, true, stream_all_sent_or_never);
+        result = stream_process_to_the_end(stream, stream_all_sent_or_never);
     }
     if (atomic_load(&stream->state) == STREAM_DISCONNECTED && stream->id->qp != NULL) {
         cma_modify_error(cma_id(stream->id)); /* who still waits wakes up */
@@ -245,9 +244,7 @@ static void finish_closing(struct stream **closed)
         stream_break(stream, STREAM_BROKEN, 0);
     }
     stream_wake_connectors(stream);
-    if (!stream->base.is_foreign) { /* else the parent would take it for a connection */
-        stream_wake_acceptors(stream);
-    }
+    stream_wake_acceptors(stream);
     rsocket_wake_pollers();
 }
 

@@ -27,6 +27,7 @@
 #include "rnic/rdmacm/cma.h"
 #include "rnic/rdmacm/rsocket_codec.h"
 #include "rnic/rdmacm/rsocket_service.h"
+#include "rnic/rdmacm/rsocket_waiters.h"
 
 #define LOW_WATER        2048u /* a datagram's buffer; the room for which a sender waits */
 #define FIRST_TRANSFER   2048u
@@ -77,8 +78,9 @@ struct stream {
     _Atomic enum stream_state state;
     atomic_bool is_readable, is_writable; /* while connected */
     pthread_mutex_t connect_lock, send_lock, receive_lock, map_lock, queue_lock;
-    pthread_cond_t connect_done, event_taken;
-    bool has_sleeper; /* under queue_lock: somebody polls the completion channel */
+    struct rsocket_waiters connecting;  /* under connect_lock: for the connection */
+    struct rsocket_waiters event_taken; /* under queue_lock: for the sleeper */
+    bool has_sleeper; /* under queue_lock: somebody reads the completion channel */
     struct sockaddr_storage peer;
     unsigned tries;
     void *route; /* RDMA_ROUTE: for the connection to come */
@@ -95,7 +97,8 @@ struct stream {
     struct list accepting, accepted;
     uint32_t accepting_count, accepted_count;
     uint32_t backlog;      /* of `accepted` */
-    int accept_descriptor; /* counts `accepted` */
+    int accept_descriptor; /* counts `accepted`, for who polls */
+    struct rsocket_waiters acceptors;
 
     struct ibv_comp_channel *channel;
     struct ibv_cq *queue;
@@ -253,7 +256,7 @@ int stream_listen(struct stream *stream, int backlog);
 int stream_accept(struct stream *listener, struct stream **ret_stream);
 void stream_handle_request(struct stream *listener);
 void stream_handle_established(struct stream *stream);
-/* One of those who wait for a connection looks again. */
+/* Closed: who waits for a connection looks again. */
 void stream_wake_acceptors(struct stream *listener);
 void stream_stop_listening(struct stream *listener);
 /* It is about to be freed, or the application has it. */
@@ -267,6 +270,8 @@ int stream_process(struct stream *stream, bool blocks, stream_test *test);
 int stream_wait(struct stream *stream, bool blocks, stream_test *test);
 /* Takes the event of the completion channel that poll has seen. */
 void stream_take_event(struct stream *stream);
+/* The same, whatever signals come: what is not waited for until its end is lost. */
+int stream_process_to_the_end(struct stream *stream, stream_test *test);
 /* Says it to the peer when there is room for it, unless the connection goes first. */
 int stream_control(struct stream *stream, enum rsocket_control control);
 /* An empty write, which makes no completion at the peer; skipped where there is no room. */

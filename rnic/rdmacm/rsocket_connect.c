@@ -105,7 +105,7 @@ static int settle(struct stream *stream, int result)
         atomic_store(&stream->base.error, error);
         atomic_store(&stream->state, STREAM_REFUSED);
     }
-    pthread_cond_broadcast(&stream->connect_done);
+    rsocket_wake(&stream->connecting);
     rsocket_wake_pollers();
     errno = error;
     return result;
@@ -118,7 +118,9 @@ int stream_finish_connecting(struct stream *stream, bool blocks)
     }
     RSOCKET_HOLDS(held, &stream->connect_lock);
     while (stream_is_opening(stream) && blocks && !atomic_load(&stream->base.is_closed)) {
-        pthread_cond_wait(&stream->connect_done, &stream->connect_lock);
+        if (rsocket_wait(&stream->connecting, &stream->connect_lock) != 0) {
+            return -1;
+        }
     }
     enum stream_state state = atomic_load(&stream->state);
     if (state >= STREAM_RESOLVING_ADDRESS && state <= STREAM_ACCEPTING) {
@@ -130,7 +132,7 @@ int stream_finish_connecting(struct stream *stream, bool blocks)
 void stream_wake_connectors(struct stream *stream)
 {
     pthread_mutex_lock(&stream->connect_lock);
-    pthread_cond_broadcast(&stream->connect_done);
+    rsocket_wake(&stream->connecting);
     pthread_mutex_unlock(&stream->connect_lock);
 }
 

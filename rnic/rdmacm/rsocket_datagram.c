@@ -377,6 +377,7 @@ void datagram_close(struct rsocket *socket)
     __attribute__((cleanup(finish_closing))) struct datagram *datagram = datagram_of(socket);
     service_remove(&datagram->udp);
     if (datagram->is_set_up && !socket->is_foreign) {
-        (void)datagram_wait(datagram, true, datagram_all_sent);
+        while (datagram_wait(datagram, true, datagram_all_sent) != 0 && errno == EINTR) {
+        }
     }
 }

@@ -72,56 +72,67 @@ int stream_listen(struct stream *stream, int backlog)
     return service_add(&stream->events);
 }
 
-/* Until there is one, or was: an application that closes whatever is open may have closed it. */
-static int wait_for_one(struct stream *listener)
+/* With the service's lock held. False: there was none. */
+static bool take_token(struct stream *listener)
 {
     uint64_t token;
-    struct pollfd wait = {.fd = listener->accept_descriptor, .events = POLLIN};
-    while (raw_read(listener->accept_descriptor, &token, sizeof token) != sizeof token) {
-        if (errno != EAGAIN || !rsocket_blocks(&listener->base, 0)) {
-            return -1;
+    return raw_read(listener->accept_descriptor, &token, sizeof token) == sizeof token;
+}
+
+/* With the service's lock held. */
+static int wait_for_one(struct stream *listener)
+{
+    while (list_is_empty(&listener->accepted) && !atomic_load(&listener->base.is_closed)) {
+        while (take_token(listener)) { /* of one that was closed before anybody took it */
+        }
+        if (!rsocket_blocks(&listener->base, 0)) {
+            return cma_error(EAGAIN);
         }
         engine_about_to_sleep(cma_device()->engine);
-        if (poll(&wait, 1, -1) < 0) {
+        if (service_wait(&listener->acceptors) != 0) {
             return -1;
         }
     }
-    if (atomic_load(&listener->base.is_closed)) {
-        stream_wake_acceptors(listener); /* the next one */
-        return -1;
-    }
-    return 0;
+    return atomic_load(&listener->base.is_closed) ? cma_error(EBADF) : 0;
+}
+
+static void let_service_go(struct stream **listener)
+{
+    (void)listener;
+    service_unlock();
 }
 
 int stream_accept(struct stream *listener, struct stream **ret_stream)
 {
-    struct stream *stream = NULL;
     if (atomic_load(&listener->state) != STREAM_LISTENING) {
         return cma_error(EINVAL);
     }
-    while (stream == NULL) {
-        if (wait_for_one(listener) != 0) {
-            return -1;
-        }
-        service_lock();
-        struct list_node *node = list_first(&listener->accepted);
-        if (node != NULL) {
-            stream = CONTAINER_OF(node, struct stream, accept_node);
-            stream_stop_waiting(stream);
-        }
-        service_unlock();
+    service_lock();
+    __attribute__((cleanup(let_service_go))) struct stream *held = listener;
+    if (wait_for_one(held) != 0) {
+        return -1;
     }
-    *ret_stream = stream;
+    struct list_node *node = list_first(&held->accepted);
+    *ret_stream = CONTAINER_OF(node, struct stream, accept_node);
+    stream_stop_waiting(*ret_stream);
+    (void)take_token(held);
     return 0;
+}
+
+/* With the service's lock held. */
+static void tell_acceptors(struct stream *listener)
+{
+    const uint64_t one = 1;
+    ssize_t written = raw_write(listener->accept_descriptor, &one, sizeof one);
+    CHECK(written == sizeof one);
+    rsocket_wake(&listener->acceptors);
 }
 
 void stream_wake_acceptors(struct stream *listener)
 {
-    const uint64_t one = 1;
-    if (listener->accept_descriptor >= 0) {
-        ssize_t written = raw_write(listener->accept_descriptor, &one, sizeof one);
-        CHECK(written == sizeof one);
-    }
+    service_lock();
+    rsocket_wake(&listener->acceptors);
+    service_unlock();
 }
 
 /* Answers a request; -1: it is to be rejected. The peer may be as quick as to confirm at once. */
@@ -160,7 +171,7 @@ static void hand_over(struct stream *stream)
     stream->listener = listener;
     wait_among(stream, &listener->accepted, &listener->accepted_count);
     hear_if_there_is_room(listener);
-    stream_wake_acceptors(listener);
+    tell_acceptors(listener);
 }
 
 static bool is_crowded(const struct stream *listener)

@@ -305,29 +305,38 @@ static void give_credits(struct stream *stream)
     (void)post(stream, &work); /* who cannot is broken now */
 }
 
-/* With queue_lock held. Everybody looks again. */
-static void take_event(struct stream *stream)
+/* An event was taken, or may have been by a thread that is cancelled: everybody looks again, and
+ * asks for the next one. With queue_lock held. */
+static void look_again(struct stream *stream)
+{
+    atomic_store(&stream->is_armed, false);
+    rsocket_wake_pollers();
+    rsocket_wake(&stream->event_taken);
+}
+
+/* Waits for it. A read, unlike a poll, goes on after a signal whose handler says so. */
+static int take_event(struct stream *stream)
 {
     struct ibv_cq *queue;
     void *context;
-    int cancel = cancel_hold();
-    if (atomic_load(&stream->is_armed) &&
-        ibv_get_cq_event(stream->channel, &queue, &context) == 0) {
+    int result = ibv_get_cq_event(stream->channel, &queue, &context);
+    if (result == 0) {
         ibv_ack_cq_events(queue, 1);
-        atomic_store(&stream->is_armed, false);
-        rsocket_wake_pollers();
     }
-    pthread_cond_broadcast(&stream->event_taken);
-    cancel_restore(cancel);
+    return result;
 }
 
 void stream_take_event(struct stream *stream)
 {
+    struct pollfd ready = {.fd = stream->channel->fd, .events = POLLIN};
+    int cancel = cancel_hold();
     pthread_mutex_lock(&stream->queue_lock);
-    if (!stream->has_sleeper) { /* who sleeps for it takes it */
-        take_event(stream);
+    /* Who sleeps for it takes it. */
+    if (!stream->has_sleeper && poll(&ready, 1, 0) == 1 && take_event(stream) == 0) {
+        look_again(stream);
     }
     pthread_mutex_unlock(&stream->queue_lock);
+    cancel_restore(cancel);
 }
 
 /* The sleeper is awake, or cancelled: one of the others may be the next. */
@@ -335,29 +344,24 @@ static void stop_sleeping(struct stream **stream)
 {
     pthread_mutex_lock(&(*stream)->queue_lock);
     (*stream)->has_sleeper = false;
-    take_event(*stream);
+    look_again(*stream);
 }
 
 /* With queue_lock held at both ends, but not in between. */
 static int be_sleeper(struct stream *stream)
 {
-    struct pollfd wait = {.fd = stream->channel->fd, .events = POLLIN};
     __attribute__((cleanup(stop_sleeping))) struct stream *slept_for = stream;
     slept_for->has_sleeper = true;
     pthread_mutex_unlock(&stream->queue_lock);
-    engine_about_to_sleep(cma_device()->engine);
-    return poll(&wait, 1, -1) < 0 ? errno : 0;
+    return take_event(slept_for) == 0 ? 0 : errno;
 }
 
 /* Sleeps until the armed completion queue speaks, or somebody else has heard it. With queue_lock
  * held, but not while it sleeps. */
 static int sleep_for_event(struct stream *stream)
 {
-    if (stream->has_sleeper) {
-        pthread_cond_wait(&stream->event_taken, &stream->queue_lock);
-        return 0;
-    }
-    return cma_error(be_sleeper(stream));
+    return stream->has_sleeper ? rsocket_wait(&stream->event_taken, &stream->queue_lock)
+                               : cma_error(be_sleeper(stream));
 }
 
 int stream_process(struct stream *stream, bool blocks, stream_test *test)
@@ -381,6 +385,15 @@ int stream_process(struct stream *stream, bool blocks, stream_test *test)
         }
     }
     give_credits(stream);
+    return result;
+}
+
+int stream_process_to_the_end(struct stream *stream, stream_test *test)
+{
+    int result;
+    do {
+        result = stream_process(stream, true, test);
+    } while (result != 0 && errno == EINTR);
     return result;
 }
 
@@ -420,7 +433,7 @@ int stream_control(struct stream *stream, enum rsocket_control control)
 {
     int result;
     do {
-        result = stream_process(stream, true, control_is_free_or_never);
+        result = stream_process_to_the_end(stream, control_is_free_or_never);
     } while (result == 0 && !say(stream, control, &result));
     return result;
 }

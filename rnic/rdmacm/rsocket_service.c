@@ -31,6 +31,11 @@ void service_unlock(void)
     pthread_mutex_unlock(&lock);
 }
 
+int service_wait(struct rsocket_waiters *waiters)
+{
+    return rsocket_wait(waiters, &lock);
+}
+
 static void wake_thread(void)
 {
     uint64_t one = 1;

@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "rnic/base/list.h"
+#include "rnic/rdmacm/rsocket_waiters.h"
 
 #define SERVICE_NEVER UINT64_MAX
 
@@ -28,6 +29,8 @@ void service_remove(struct service_entry *entry);
 /* For what handlers share with the application's threads. Recursive. */
 void service_lock(void);
 void service_unlock(void);
+/* With it held once, as rsocket_wait. */
+int service_wait(struct rsocket_waiters *waiters);
 
 /* In a forked child: the thread and what it looked after were the parent's. */
 void service_forget(void);

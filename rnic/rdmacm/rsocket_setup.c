@@ -41,9 +41,6 @@ static int create_queue_pair(struct stream *stream)
     if (stream->channel == NULL) {
         return -1;
     }
-    if (fcntl(stream->channel->fd, F_SETFL, O_NONBLOCK) != 0) {
-        return -1;
-    }
     stream->queue = ibv_create_cq(id->verbs, sizes->send_queue + sizes->receive_queue, stream,
                                   stream->channel, 0);
     if (stream->queue == NULL) {
