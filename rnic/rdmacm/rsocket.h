@@ -37,6 +37,10 @@
 #define QUEUE_LENGTH_MAX 0xfffeu
 #define MAPPINGS_MAX     (127u << 8)
 
+/* Two names of each. */
+#define RSOCKET_READABLE (POLLIN | POLLRDNORM)
+#define RSOCKET_WRITABLE (POLLOUT | POLLWRNORM)
+
 struct rsocket_sizes {
     uint32_t receive_buffer, send_buffer; /* bytes */
     uint16_t receive_queue, send_queue, inline_data;

@@ -352,11 +352,11 @@ short datagram_events(struct rsocket *socket, short wanted)
     struct datagram *datagram = datagram_of(socket);
     short events = 0;
     (void)datagram_wait(datagram, false, looked);
-    if ((wanted & POLLIN) != 0 && datagram_has_message(datagram)) {
-        events |= POLLIN;
+    if (datagram_has_message(datagram)) {
+        events |= RSOCKET_READABLE & wanted;
     }
-    if ((wanted & POLLOUT) != 0 && (!datagram->is_set_up || datagram_can_send(datagram))) {
-        events |= POLLOUT;
+    if (!datagram->is_set_up || datagram_can_send(datagram)) {
+        events |= RSOCKET_WRITABLE & wanted;
     }
     return events;
 }

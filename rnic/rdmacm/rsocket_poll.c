@@ -97,11 +97,11 @@ void rsocket_wake_pollers(void)
 static short connected_events(struct stream *stream, short wanted)
 {
     short events = 0;
-    if ((wanted & POLLIN) != 0 && stream_has_data_or_never(stream)) {
-        events |= POLLIN;
+    if (stream_has_data_or_never(stream)) {
+        events |= RSOCKET_READABLE & wanted;
     }
-    if ((wanted & POLLOUT) != 0 && stream_can_send(stream)) {
-        events |= POLLOUT;
+    if (stream_can_send_or_never(stream)) { /* or select would say that nothing can be done */
+        events |= RSOCKET_WRITABLE & wanted;
     }
     /* Not while there is data: who is told of both may leave it behind. */
     if (!stream_is_connected(stream) && !stream_has_data(stream)) {
@@ -123,11 +123,11 @@ static short stream_events(struct stream *stream, short wanted, bool arms)
         (void)stream_process(stream, arms, arms ? stream_is_armed : stream_settled);
         return connected_events(stream, wanted);
     case STREAM_LISTENING: {
-        struct pollfd accepted = {.fd = stream->accept_descriptor, .events = wanted & POLLIN};
-        return poll(&accepted, 1, 0) > 0 ? accepted.revents : 0;
+        struct pollfd accepted = {.fd = stream->accept_descriptor, .events = POLLIN};
+        return poll(&accepted, 1, 0) > 0 ? RSOCKET_READABLE & wanted : 0;
     }
     case STREAM_REFUSED:
-        return (short)((wanted & (POLLIN | POLLOUT)) | POLLERR);
+        return (short)((wanted & (RSOCKET_READABLE | RSOCKET_WRITABLE)) | POLLERR);
     default:
         return 0;
     }

@@ -79,6 +79,49 @@ static void polling_mixes_with_ordinary_descriptors(void **state)
     close(ends[1]);
 }
 
+/* A peer that has gone is no reason to wait: what is sent now fails at once. */
+static void who_waits_to_write_hears_that_the_peer_has_gone(void **state)
+{
+    int client;
+    int server;
+    char byte;
+    fd_set writable;
+    struct timeval timeout = {PATIENCE_MS / 1000, 0};
+    connect_both(&client, &server);
+    assert_int_equal(rclose(server), 0);
+    assert_int_equal(rrecv(client, &byte, 1, 0), 0);
+    FD_ZERO(&writable);
+    FD_SET(client, &writable);
+    assert_int_equal(rselect(client + 1, NULL, &writable, NULL, &timeout), 1);
+    assert_true(FD_ISSET(client, &writable));
+    struct pollfd ready = {client, POLLOUT, 0};
+    assert_int_equal(rpoll(&ready, 1, PATIENCE_MS), 1);
+    assert_int_equal(ready.revents, POLLOUT | POLLHUP);
+    assert_int_equal(rsend(client, "x", 1, 0), -1);
+    assert_int_equal(errno, ECONNRESET);
+    assert_int_equal(rclose(client), 0);
+}
+
+static void events_have_two_names(void **state)
+{
+    struct sockaddr_in address;
+    int listener = listen_anywhere(&address);
+    int client = rsocket(AF_INET, SOCK_STREAM, 0);
+    struct pollfd ready = {listener, POLLRDNORM, 0};
+    assert_int_equal(rconnect(client, (struct sockaddr *)&address, sizeof address), 0);
+    assert_int_equal(rpoll(&ready, 1, PATIENCE_MS), 1);
+    assert_int_equal(ready.revents, POLLRDNORM);
+    int server = raccept(listener, NULL, NULL);
+    assert_int_equal(rsend(client, "x", 1, 0), 1);
+    struct pollfd both[] = {{server, POLLRDNORM, 0}, {client, POLLWRNORM, 0}};
+    assert_true(rpoll(both, 1, PATIENCE_MS) == 1 && rpoll(both, 2, PATIENCE_MS) == 2);
+    assert_int_equal(both[0].revents, POLLRDNORM);
+    assert_int_equal(both[1].revents, POLLWRNORM);
+    assert_int_equal(rclose(server), 0);
+    assert_int_equal(rclose(client), 0);
+    assert_int_equal(rclose(listener), 0);
+}
+
 /* As accept(2) has it on Linux. */
 static void what_is_accepted_has_no_flags(void **state)
 {
@@ -524,6 +567,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(half_close_loses_no_bytes),
         cmocka_unit_test(polling_mixes_with_ordinary_descriptors),
+        cmocka_unit_test(who_waits_to_write_hears_that_the_peer_has_gone),
+        cmocka_unit_test(events_have_two_names),
         cmocka_unit_test(what_is_accepted_has_no_flags),
         cmocka_unit_test(nobody_listens),
         cmocka_unit_test(a_child_closes_what_it_inherits),
