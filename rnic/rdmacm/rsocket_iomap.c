@@ -85,7 +85,9 @@ PUBLIC off_t riomap(int descriptor, void *bytes, size_t length, int protection, 
         return -1;
     }
     struct stream *stream = stream_of(socket);
-    if (stream->id->pd == NULL || socket->is_foreign || (protection & ~PROT_WRITE) != 0) {
+    bool is_told = (protection & PROT_WRITE) != 0; /* to the peer, in an entry of its table */
+    if (stream->id->pd == NULL || socket->is_foreign || (protection & ~PROT_WRITE) != 0 ||
+        (is_told && length > UINT32_MAX)) {
         return cma_error(EINVAL);
     }
     const struct iovec memory = {bytes, length};

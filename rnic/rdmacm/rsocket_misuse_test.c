@@ -195,6 +195,14 @@ static void mapping_does_not_wait_for_a_sender(void **state)
     while ((part = rsend(client, bytes, sizeof bytes, MSG_DONTWAIT)) > 0) {
         sent += (size_t)part;
     }
+    /* More than an entry of the peer's table can say. */
+    const size_t all = (UINT64_C(1) << 32) + 4096;
+    const int kind = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+    void *much = mmap(NULL, all, PROT_READ | PROT_WRITE, kind, -1, 0);
+    assert_ptr_not_equal(much, MAP_FAILED);
+    assert_int_equal(riomap(client, much, all, PROT_WRITE, 0, 0), -1);
+    assert_int_equal(errno, EINVAL);
+    assert_int_equal(munmap(much, all), 0);
     assert_int_equal(riomap(client, bytes, sizeof bytes, PROT_WRITE, 0, 0), 0);
     assert_int_equal(pthread_create(&thread, NULL, send_one, &client), 0);
     usleep(100000); /* it waits, most likely */
