@@ -204,6 +204,11 @@ static bool close_directions(struct stream *stream, int how, enum rsocket_contro
     return true;
 }
 
+static bool is_disconnected(const struct stream *stream)
+{
+    return atomic_load(&stream->state) == STREAM_DISCONNECTED && stream->id->qp != NULL;
+}
+
 /* Waits until the peer has what was sent, and knows that it was all. */
 static int stream_shutdown(struct stream *stream, int how)
 {
@@ -215,10 +220,11 @@ static int stream_shutdown(struct stream *stream, int how)
     } else if (stream_is_connected(stream)) {
         stream_keep_alive(stream); /* its completion wakes who reads */
     }
-    if (result == 0 && stream_is_connected(stream)) {
+    /* The peer may say its end before it has all of ours. */
+    if (result == 0 && (stream_is_connected(stream) || is_disconnected(stream))) {
         result = stream_process_to_the_end(stream, stream_all_sent_or_never);
     }
-    if (atomic_load(&stream->state) == STREAM_DISCONNECTED && stream->id->qp != NULL) {
+    if (is_disconnected(stream)) {
         cma_modify_error(cma_id(stream->id)); /* who still waits wakes up */
     }
     return result;

@@ -119,6 +119,8 @@ struct stream {
     _Atomic uint16_t sent, may_send; /* messages, modulo 2^16; equal: wait for credits */
     uint16_t credits;                /* as the peer first gave: it never gives more ahead */
     uint32_t controls_posted;        /* under queue_lock */
+    bool has_said_end;               /* under queue_lock, as the next one */
+    bool is_left;                    /* the peer takes nothing any more */
     _Atomic uint32_t controls_done;
 
     /* Where the peer lets us write: it changes these tables by RDMA. */

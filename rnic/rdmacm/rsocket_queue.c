@@ -57,7 +57,7 @@ static bool control_is_free_or_never(struct stream *stream)
 
 bool stream_all_sent_or_never(struct stream *stream)
 {
-    return !stream_is_connected(stream) ||
+    return atomic_load(&stream->state) == STREAM_BROKEN || stream->is_left ||
            (atomic_load(&stream->sends_posted) == atomic_load(&stream->sends_done) &&
             stream->controls_posted == atomic_load(&stream->controls_done));
 }
@@ -141,13 +141,14 @@ static void take_control(struct stream *stream, uint32_t control)
 {
     switch (control) {
     case RSOCKET_DISCONNECT:
+        stream->is_left = true;
         end(stream, STREAM_DISCONNECTED, 0);
         break;
     case RSOCKET_SHUTDOWN:
-        if (!atomic_load(&stream->is_writable)) {
+        atomic_store(&stream->is_readable, false);
+        if (stream->has_said_end) {
             end(stream, STREAM_DISCONNECTED, 0);
         }
-        atomic_store(&stream->is_readable, false);
         break;
     case RSOCKET_KEEPALIVE:
     default: /* of a later version: it asks for nothing that we know */
@@ -413,17 +414,21 @@ int stream_wait(struct stream *stream, bool blocks, stream_test *test)
 /* False: credits were quicker to take what was free. */
 static bool say(struct stream *stream, enum rsocket_control control, int *ret_result)
 {
+    RSOCKET_HOLDS(held, &stream->queue_lock);
+    if (!atomic_load(&stream->is_readable)) { /* the peer's end has come meanwhile */
+        control = RSOCKET_DISCONNECT;
+    }
     struct ibv_send_wr work = {
         .wr_id = stream_work_id(control == RSOCKET_DISCONNECT ? STREAM_GOODBYE : STREAM_CONTROL, 0),
         .opcode = IBV_WR_RDMA_WRITE_WITH_IMM,
         .imm_data = htobe32(rsocket_message_encode(RSOCKET_CONTROL, control)),
     };
-    RSOCKET_HOLDS(held, &stream->queue_lock);
     if (stream_is_connected(stream) && !control_is_free(stream)) {
         return false;
     }
     if (stream_is_connected(stream)) {
         stream->controls_posted++;
+        stream->has_said_end = true;
         *ret_result = post(stream, &work);
     }
     return true;
