@@ -152,31 +152,45 @@ enum same_host_link {
     LINK_COPY
 };
 
-/* Who wants packets damaged wants all of them to be where that is done. INVALID: WEIR_LINK is no
- * link's name. */
-static enum status choose_link(enum same_host_link *ret_link)
+/* Who wants packets damaged wants all of them to be where that is done. */
+static enum same_host_link choose_link(void)
 {
     const char *link = secure_getenv("WEIR_LINK"), *fault = secure_getenv("WEIR_FAULT");
-    *ret_link = LINK_MEMORY;
-    if (link != NULL && strcmp(link, "copy") == 0) {
-        *ret_link = LINK_COPY;
-    } else if (link != NULL && strcmp(link, "udp") == 0) {
-        *ret_link = LINK_UDP;
-    } else if (link != NULL && *link != '\0' && strcmp(link, "memory") != 0) {
-        snprintf(house.error, sizeof house.error,
-                 "WEIR_LINK is \"%.40s\", which is neither memory nor copy nor udp", link);
-        return STATUS_INVALID;
+    if ((fault != NULL && *fault != '\0') || (link != NULL && strcmp(link, "udp") == 0)) {
+        return LINK_UDP;
     }
-    if (fault != NULL && *fault != '\0') {
-        *ret_link = LINK_UDP;
+    return link != NULL && strcmp(link, "copy") == 0 ? LINK_COPY : LINK_MEMORY;
+}
+
+/* Who has written any other word wants something else than what is so without it. `third` may be
+ * NULL. */
+static enum status take_words(const char *variable, const char *first, const char *second,
+                              const char *third)
+{
+    const char *word = secure_getenv(variable);
+    if (word == NULL || *word == '\0' || strcmp(word, first) == 0 || strcmp(word, second) == 0 ||
+        (third != NULL && strcmp(word, third) == 0)) {
+        return STATUS_OK;
     }
-    return STATUS_OK;
+    snprintf(house.error, sizeof house.error, "%s is \"%.40s\", which is neither %s nor %s%s%s",
+             variable, word, first, second, third != NULL ? " nor " : "",
+             third != NULL ? third : "");
+    return STATUS_INVALID;
+}
+
+static enum status check_words(void)
+{
+    enum status status = take_words("WEIR_LINK", "memory", "copy", "udp");
+    if (status == STATUS_OK) {
+        status = take_words("WEIR_DIRECT", "1", "calls", "0");
+    }
+    return status == STATUS_OK ? take_words("WEIR_SELECTIVE", "1", "0", NULL) : status;
 }
 
 static enum status open_links(struct loop *loop)
 {
-    enum same_host_link link;
-    enum status status = choose_link(&link);
+    enum same_host_link link = choose_link();
+    enum status status = check_words();
     if (status == STATUS_OK) {
         status = open_registry(loop);
     }

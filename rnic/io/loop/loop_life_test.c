@@ -310,6 +310,56 @@ static void a_copy_that_ends_leaves_the_engine_alone(void **state)
     run_in_child(end_without_handlers);
 }
 
+/* One word that is none of a variable's, and none of others'. */
+static int mistype_words(void)
+{
+    static const char *const variables[] = {"WEIR_LINK", "WEIR_DIRECT", "WEIR_SELECTIVE"};
+    for (size_t i = 0; i < sizeof variables / sizeof variables[0]; i++) {
+        struct engine *engine;
+        setenv(variables[i], "off", 1);
+        if (loop_acquire(&engine) != STATUS_INVALID ||
+            strstr(loop_last_error(), variables[i]) == NULL ||
+            strstr(loop_last_error(), " is \"off\", which is neither ") == NULL) {
+            return 1;
+        }
+        setenv(variables[i], "", 1);
+        if (loop_acquire(&engine) != STATUS_OK) {
+            return 2;
+        }
+        loop_release(engine);
+    }
+    return 0;
+}
+
+static void a_word_that_is_mistyped_is_not_taken_for_none(void **state)
+{
+    run_in_child(mistype_words);
+}
+
+static int report_nowhere(void)
+{
+    char line[128] = "";
+    struct engine *engine;
+    FILE *said = tmpfile();
+    setenv("WEIR_STATISTICS", "/nowhere/at/all", 1);
+    if (said == NULL || dup2(fileno(said), STDERR_FILENO) < 0 ||
+        loop_acquire(&engine) != STATUS_OK) {
+        return 1;
+    }
+    loop_release(engine);
+    rewind(said);
+    bool told =
+        fgets(line, sizeof line, said) != NULL &&
+        strcmp(line, "weir: WEIR_STATISTICS: /nowhere/at/all: No such file or directory\n") == 0;
+    fclose(said);
+    return told ? 0 : 2;
+}
+
+static void a_report_that_cannot_be_written_is_told(void **state)
+{
+    run_in_child(report_nowhere);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -318,6 +368,8 @@ int main(void)
         cmocka_unit_test(the_end_of_a_program_waits_for_a_release),
         cmocka_unit_test(who_has_lost_its_first_thread_is_met_in_memory),
         cmocka_unit_test(a_copy_that_ends_leaves_the_engine_alone),
+        cmocka_unit_test(a_word_that_is_mistyped_is_not_taken_for_none),
+        cmocka_unit_test(a_report_that_cannot_be_written_is_told),
     };
     unsetenv("WEIR_FAULT");
     unsetenv("WEIR_ADDRESS");

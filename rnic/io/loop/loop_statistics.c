@@ -1,3 +1,4 @@
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -151,7 +152,8 @@ void loop_report(struct loop *loop)
                          : open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
     FILE *file = descriptor >= 0 ? fdopen(descriptor, "a") : NULL;
     if (file == NULL) {
-        return; /* a report for people: nobody to tell */
+        dprintf(STDERR_FILENO, "weir: WEIR_STATISTICS: %s: %s\n", path, strerror(errno));
+        return;
     }
     fprintf(file, "# weir statistics of process %ld\n", (long)getpid());
     visit_all(loop, print, file);
