@@ -233,6 +233,13 @@ namespace_refused() {
 }
 
 ibstatus_script() { wants '4: ACTIVE' weir_run --namespace ibstatus; }
+# Where processes find each other in /tmp, for there is no writing to /dev/shm, the tree is there as well.
+read_only_shm() {
+    case $build in /tmp/*) return 77 ;; esac
+    unshare -Urm sh -c "mount -t tmpfs none /tmp && mount -t tmpfs -o ro none /dev/shm &&
+        '$build/dropin/weir-tree'" >"$work/read_only_shm" || return 1
+    grep -q '^/tmp/weir-0-paths/' "$work/read_only_shm"
+}
 ibstat_program() { wants 'State: Active' weir_run ibstat; }
 devinfo() { wants 'PORT_ACTIVE' weir_run ibv_devinfo -v; }
 
@@ -305,6 +312,7 @@ check ucx_devices ucx_info ucx_devices
 for transports in rc_verbs,ud_verbs,self ud_verbs,self; do
     for test in tag_lat ucp_put_bw; do
         check "${transports%%,*}:$test" ucx_perftest ucx_pair $transports $test
+check read_only_shm unshare read_only_shm
     done
 done
 if mpicc -o "$work/ring" "$here/mpi_ring.c" 2>/dev/null; then

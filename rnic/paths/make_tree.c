@@ -45,12 +45,13 @@ static int open_home(const char *home)
     return -1;
 }
 
-/* In a folder that everybody may write to somebody else may have taken the name, then there is the
- * next one. Of all that write trees one does so at a time, until it ends. */
+/* Where the registry is, too (registry_path). In a folder that everybody may write to somebody else
+ * may have taken the name, then there is the next one. Of all that write trees one does so at a
+ * time, until it ends. */
 static bool make_home(char ret_home[PATH_MAX])
 {
-    struct stat facts;
-    const char *where = stat("/dev/shm", &facts) == 0 ? "/dev/shm" : "/tmp";
+    bool has_shm = faccessat(AT_FDCWD, "/dev/shm", W_OK | X_OK, AT_EACCESS) == 0;
+    const char *where = has_shm ? "/dev/shm" : "/tmp";
     snprintf(ret_home, PATH_MAX, "%s/weir-%u-paths", where, (unsigned)geteuid());
     size_t length = strlen(ret_home);
     int folder = open_home(ret_home);
