@@ -2,6 +2,7 @@
 #include "weir/fabric_private.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <libgen.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,6 +11,8 @@
 #include "weir/domain.h"
 #include "weir/error_private.h"
 #include "weir/sysfs.h"
+
+#define WHY 192 /* room for why a device was not taken */
 
 /* NAME[:PORT[:GID_INDEX]], or an address that it is to lead to. */
 struct wish {
@@ -111,14 +114,34 @@ static bool take_context(struct weir_fabric *fabric, struct ibv_context *context
     return false;
 }
 
+/* Of the first that the wish is about. A port that the wish names may be one that is not there. */
+static void say_why_not(const struct weir_fabric *fabric, const struct wish *wish, const char *name,
+                        int error, char ret_why[WHY])
+{
+    if (ret_why[0] != '\0' || (wish->name[0] != '\0' && strcmp(wish->name, name) != 0) ||
+        (error == 0 && wish->port != 0)) {
+        return;
+    }
+    snprintf(ret_why, WHY, ": %.63s: %s", name,
+             error != 0                         ? strerror(error)
+             : fabric->kind == WEIR_FABRIC_SOFT ? "no port of it has an address"
+                                                : "no port of it is active");
+}
+
 /* Without rdma_cm (no /dev/infiniband/rdma_cm) the TCP bootstrap still works. */
-static void take_plain_device(struct weir_fabric *fabric, const struct wish *wish, int *ret_count)
+static void take_plain_device(struct weir_fabric *fabric, const struct wish *wish, int *ret_count,
+                              char ret_why[WHY])
 {
     const struct verbs *verbs = &fabric->library.verbs;
     struct ibv_device **list = verbs->get_device_list(ret_count);
     for (int i = 0; list != NULL && list[i] != NULL && fabric->context == NULL; i++) {
+        const char *name = verbs->get_device_name(list[i]);
+        errno = ENODEV;
         struct ibv_context *context = verbs->open_device(list[i]);
-        if (context != NULL && !take_context(fabric, context, wish)) {
+        if (context == NULL) {
+            say_why_not(fabric, wish, name, errno, ret_why);
+        } else if (!take_context(fabric, context, wish)) {
+            say_why_not(fabric, wish, name, 0, ret_why);
             verbs->close_device(context);
         }
     }
@@ -146,6 +169,7 @@ static enum weir_status open_device(struct weir_fabric *fabric, const struct wis
 {
     const struct verbs *verbs = &fabric->library.verbs;
     int count = 0;
+    char why[WHY] = "";
     fabric->cm_contexts = verbs->cm_get_devices(&count);
     if (fabric->cm_contexts != NULL) {
         take_device_toward(fabric, count, wish);
@@ -158,21 +182,25 @@ static enum weir_status open_device(struct weir_fabric *fabric, const struct wis
             verbs->cm_free_devices(fabric->cm_contexts);
             fabric->cm_contexts = NULL;
         }
-        take_plain_device(fabric, wish, &count);
+        take_plain_device(fabric, wish, &count, why);
     }
     if (fabric->context == NULL) {
         if (wish->name[0] != '\0' && wish->port != 0) {
-            return error_set(ret_error, WEIR_NO_DEVICE, "no device %s with an active port %u in %s",
-                             wish->name, wish->port, fabric->library.path);
+            return error_set(ret_error, WEIR_NO_DEVICE,
+                             "no device %s with an active port %u%s (%s)", wish->name, wish->port,
+                             why, fabric->library.path);
         }
         if (wish->name[0] != '\0') {
-            return error_set(ret_error, WEIR_NO_DEVICE, "no device %s with an active port in %s",
-                             wish->name, fabric->library.path);
+            return error_set(ret_error, WEIR_NO_DEVICE, "no device %s with an active port%s (%s)",
+                             wish->name, why, fabric->library.path);
+        }
+        if (count <= 0) {
+            return error_set(ret_error, WEIR_NO_DEVICE, "%d devices offered by %s", count,
+                             fabric->library.path);
         }
         return error_set(ret_error, WEIR_NO_DEVICE,
-                         count > 0 ? "none of %d devices opens with an active port (%s)"
-                                   : "%d devices offered by %s",
-                         count, fabric->library.path);
+                         "none of %d devices opens with an active port%s (%s)", count, why,
+                         fabric->library.path);
     }
     return domain_create(fabric, &fabric->domain, ret_error);
 }
