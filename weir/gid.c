@@ -33,6 +33,7 @@ static bool is_version2(const struct weir_fabric *fabric, uint32_t index)
 int fabric_choose_gid(const struct weir_fabric *fabric, const struct sockaddr *local,
                       union ibv_gid *ret_gid)
 {
+    static const uint8_t nothing[16];
     const struct verbs *verbs = &fabric->library.verbs;
     int chosen = fabric->gid_index;
     if (chosen == FABRIC_GID_ANY && fabric->port_attributes.link_layer == IBV_LINK_LAYER_ETHERNET) {
@@ -40,7 +41,6 @@ int fabric_choose_gid(const struct weir_fabric *fabric, const struct sockaddr *l
         gid_of_address(local, wanted);
         int count = fabric->port_attributes.gid_tbl_len;
         for (int i = 0; i < count && i < GIDS_MAX; i++) {
-            static const uint8_t nothing[16];
             union ibv_gid gid;
             if (verbs->query_gid(fabric->context, fabric->port, i, &gid) != 0 ||
                 memcmp(gid.raw, nothing, 16) == 0 || !is_version2(fabric, (uint32_t)i)) {
@@ -56,7 +56,13 @@ int fabric_choose_gid(const struct weir_fabric *fabric, const struct sockaddr *l
         }
     }
     chosen = chosen == FABRIC_GID_ANY ? 0 : chosen;
-    return verbs->query_gid(fabric->context, fabric->port, chosen, ret_gid) == 0 ? chosen : -1;
+    union ibv_gid gid;
+    if (verbs->query_gid(fabric->context, fabric->port, chosen, &gid) != 0 ||
+        memcmp(gid.raw, nothing, 16) == 0) {
+        return -1;
+    }
+    *ret_gid = gid;
+    return chosen;
 }
 
 enum weir_status fabric_say_no_gid(const struct weir_fabric *fabric, struct weir_error *ret_error)

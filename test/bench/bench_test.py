@@ -260,6 +260,9 @@ def test_failures():
     assert 'not NAME[:PORT' in weir("--fabric", "soft", "--device", "weir0:x", status=2).stderr
     assert "no device weir0 with an active port 9" in weir("--fabric", "soft", "--device", "weir0:9", status=6).stderr
     assert "weir0 port 1 has no GID 99" in weir(*SHORT, "--device", "weir0:1:99", "--op", "read", "--size", "8", status=6).stderr
+    os.environ["WEIR_ADDRESS"] = "127.0.0.1"  # the only GID: at the index behind it is none
+    assert "weir0 port 1 has no GID 1\n" in weir(*SHORT, "--device", "weir0:1:1", "--op", "read", "--size", "8", status=6).stderr
+    del os.environ["WEIR_ADDRESS"]
     assert "weir bench --serve" in weir("127.0.0.1:1", "--fabric", "soft", status=3).stderr
     assert "usage: weir bench" in weir("--help").stdout
     done = weir(*SHORT, "--op", "read", "--size", "8", "--html", "/nowhere/page.html", status=6)

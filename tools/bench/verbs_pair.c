@@ -87,10 +87,11 @@ static bool bring_to_init(struct verbs_pair *pair, int access, struct weir_error
         .port_num = pair->fabric->port,
         .qp_access_flags = (unsigned)access & ~(unsigned)IBV_ACCESS_LOCAL_WRITE,
     };
-    if (verbs_of(pair)->modify_qp(pair->pair, &attributes,
-                                  IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
-                                      IBV_QP_ACCESS_FLAGS) != 0) {
-        return control_error(ret_error, WEIR_SYSTEM, "queue pair to INIT: %s", strerror(errno));
+    int error = verbs_of(pair)->modify_qp(pair->pair, &attributes,
+                                          IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
+                                              IBV_QP_ACCESS_FLAGS);
+    if (error != 0) {
+        return control_error(ret_error, WEIR_SYSTEM, "queue pair to INIT: %s", strerror(error));
     }
     for (unsigned i = 0; i < pair->receives; i++) {
         if (!post_receive(pair, ret_error)) {
@@ -219,7 +220,8 @@ static bool parse_remote(const json_t *peer, struct remote *ret_remote)
     return true;
 }
 
-static bool bring_up(struct verbs_pair *pair, const struct remote *remote)
+/* 0, or what the call says. */
+static int bring_up(struct verbs_pair *pair, const struct remote *remote)
 {
     const struct ibv_port_attr *port = &pair->fabric->port_attributes;
     const struct ibv_device_attr *device = &pair->fabric->attributes;
@@ -238,10 +240,11 @@ static bool bring_up(struct verbs_pair *pair, const struct remote *remote)
                             .hop_limit = 64}},
     };
     int (*modify)(struct ibv_qp *, struct ibv_qp_attr *, int) = verbs_of(pair)->modify_qp;
-    if (modify(pair->pair, &attributes,
-               IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-                   IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER) != 0) {
-        return false;
+    int error = modify(pair->pair, &attributes,
+                       IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
+                           IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
+    if (error != 0) {
+        return error;
     }
     attributes = (struct ibv_qp_attr){
         .qp_state = IBV_QPS_RTS,
@@ -254,7 +257,7 @@ static bool bring_up(struct verbs_pair *pair, const struct remote *remote)
     };
     return modify(pair->pair, &attributes,
                   IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
-                      IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC) == 0;
+                      IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC);
 }
 
 bool verbs_pair_attach(struct carrier *carrier, const json_t *peer, struct weir_error *ret_error)
@@ -266,9 +269,10 @@ bool verbs_pair_attach(struct carrier *carrier, const json_t *peer, struct weir_
     }
     pair->remote_address = (uint64_t)remote.address;
     pair->remote_key = (uint32_t)remote.key;
-    return bring_up(pair, &remote) ||
+    int error = bring_up(pair, &remote);
+    return error == 0 ||
            control_error(ret_error, WEIR_UNREACHABLE, "%s: queue pair to the other end's: %s",
-                         pair->fabric->device, strerror(errno));
+                         pair->fabric->device, strerror(error));
 }
 
 /* --- posting and completing --- */
