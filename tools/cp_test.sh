@@ -282,6 +282,8 @@ case_usage() { # exit statuses, and words
     expect 6 'standard output' sh -c "'$weir' cp --json f '$url/' >/dev/full"
     expect 6 'weir0: no port of it has an address' env WEIR_DEVICES=weir0=nowhere "$weir" info
     expect 6 'weir0: Invalid argument' env WEIR_LINK=off "$weir" info
+    expect 0 'version   print' "$weir" help version
+    expect 0 'help      this' "$weir" help --help
     expect 6 'standard output: Bad file' sh -c "'$weir' info >&-" # and no file that was opened since has it
     expect 0 'weir0' sh -c "'$weir' cp -vv --json f '$url/' <&- >&- 2>&-; '$weir' info"
     # shellcheck disable=SC2016

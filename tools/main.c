@@ -58,10 +58,21 @@ static int unknown(const char *name)
     return EXIT_USAGE;
 }
 
+static bool is_help(const char *name)
+{
+    return strcmp(name, "help") == 0 || strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0;
+}
+
+static bool is_version(const char *name)
+{
+    return strcmp(name, "version") == 0 || strcmp(name, "--version") == 0;
+}
+
+/* These two have no more than their line in the list. */
 static int help(const char *name)
 {
     const struct command *command = name != NULL ? find(name) : NULL;
-    if (name != NULL && command == NULL) {
+    if (name != NULL && command == NULL && !is_help(name) && !is_version(name)) {
         return unknown(name);
     }
     if (command != NULL) {
@@ -84,12 +95,15 @@ static bool hold_streams(void)
     return held;
 }
 
-/* Who prints to a full disk or a closed pipe has not said what was asked for. */
+/* Who prints to a full disk or a closed pipe has not said what was asked for. Why is known of the
+ * last attempt only. */
 static int close_output(int code)
 {
     bool failed = ferror(stdout) != 0;
-    if ((fflush(stdout) != 0 || failed) && code == EXIT_DONE) {
-        fprintf(stderr, "weir: standard output: %s\n", strerror(errno));
+    int error = fflush(stdout) != 0 ? errno : 0;
+    if ((error != 0 || failed) && code == EXIT_DONE) {
+        fprintf(stderr, "weir: standard output: %s\n",
+                error != 0 ? strerror(error) : "not all could be written");
         return EXIT_SETUP;
     }
     return code;
@@ -102,10 +116,10 @@ static int run(int argc, char **argv)
         return EXIT_USAGE;
     }
     const char *name = argv[1];
-    if (strcmp(name, "help") == 0 || strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0) {
+    if (is_help(name)) {
         return help(argc > 2 ? argv[2] : NULL);
     }
-    if (strcmp(name, "version") == 0 || strcmp(name, "--version") == 0) {
+    if (is_version(name)) {
         puts("weir " WEIR_VERSION);
         return EXIT_DONE;
     }
