@@ -219,6 +219,9 @@ static bool measure(void *user, const struct plan_case *item)
         table_add(&bench->table, &bench->result);
     }
     json_array_append_new(bench->results, result_to_json(&bench->result));
+    if (!bench->is_json && bench->html == NULL && ferror(stdout)) { /* nobody hears of the rest */
+        return control_error(&bench->error, WEIR_SYSTEM, "standard output takes nothing more");
+    }
     return true;
 }
 

@@ -270,6 +270,15 @@ def test_failures():
     assert done.stdout == "", done.stdout  # nothing was measured for it
 
 
+def test_nobody_reads():
+    """Who has seen enough (head) does not wait until all is measured, a minute later."""
+    leader = subprocess.Popen([WEIR, "bench", "--fabric", "soft"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    leader.stdout.readline()
+    leader.stdout.close()
+    said = leader.stderr.read()
+    assert leader.wait(20) == 6 and "standard output takes nothing more" in said, said
+
+
 def children(pid):
     try:
         return [int(word) for word in open(f"/proc/{pid}/task/{pid}/children").read().split()]
@@ -378,6 +387,7 @@ def main():
         page, report = test_alone(folder)
         test_link()
         test_failures()
+        test_nobody_reads()
         test_fabric_of_one_end_only(folder)
         test_words_of_the_other_end()
         test_channel_is_where_the_other_end_was_reached()
