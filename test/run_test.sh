@@ -194,6 +194,14 @@ host_devices() {
         with_host_verbs /no-such
 }
 
+# Whom the loader keeps our libraries from.
+other_rights() {
+    cp "$(command -v true)" "$work/other" && chgrp 1 "$work/other" && chmod 2755 "$work/other" || return 77
+    wants 'other rights than yours.* ignores LD_PRELOAD' "$build/weir" run --no-paths "$work/other" &&
+        wants 'other rights than yours' env PATH="/nowhere::$work:$PATH" "$build/weir" run --no-paths other || return 1
+    [ -z "$("$build/weir" run --no-paths true 2>&1)" ]
+}
+
 verbose() {
     wants 'device: weir0 port 1, Ethernet, 4: ACTIVE' weir_run --verbose true &&
         wants 'is 127.0.0.1, on lo' weir_run --verbose true
@@ -225,6 +233,13 @@ squatted() {
         mkdir -m 777 /dev/shm/weir-0-paths.1 && '$build/dropin/weir-tree'" >"$work/squatted" || return 1
     grep -q '^/dev/shm/weir-0-paths\.2/' "$work/squatted"
 }
+# Where processes find each other in /tmp, for there is no writing to /dev/shm, the tree is there as well.
+read_only_shm() {
+    case $build in /tmp/*) return 77 ;; esac
+    unshare -Urm sh -c "mount -t tmpfs none /tmp && mount -t tmpfs -o ro none /dev/shm &&
+        '$build/dropin/weir-tree'" >"$work/read_only_shm" || return 1
+    grep -q '^/tmp/weir-0-paths/' "$work/read_only_shm"
+}
 namespace_refused() {
     local limit=/proc/sys/user/max_mnt_namespaces
     unshare -Urm sh -c "echo 0 >$limit" 2>/dev/null || return 77
@@ -233,13 +248,6 @@ namespace_refused() {
 }
 
 ibstatus_script() { wants '4: ACTIVE' weir_run --namespace ibstatus; }
-# Where processes find each other in /tmp, for there is no writing to /dev/shm, the tree is there as well.
-read_only_shm() {
-    case $build in /tmp/*) return 77 ;; esac
-    unshare -Urm sh -c "mount -t tmpfs none /tmp && mount -t tmpfs -o ro none /dev/shm &&
-        '$build/dropin/weir-tree'" >"$work/read_only_shm" || return 1
-    grep -q '^/tmp/weir-0-paths/' "$work/read_only_shm"
-}
 ibstat_program() { wants 'State: Active' weir_run ibstat; }
 devinfo() { wants 'PORT_ACTIVE' weir_run ibv_devinfo -v; }
 
@@ -296,6 +304,7 @@ check paths ls paths
 check no_paths ls no_paths
 check same_as_the_api ibv_devinfo same_as_the_api
 check children sh children
+check other_rights true other_rights
 check verbose true verbose
 check by_hand ibv_devinfo by_hand
 check several_devices ls several_devices
@@ -303,6 +312,7 @@ check host_devices ibv_devices host_devices
 check namespace unshare namespace
 check read_only sh read_only
 check squatted unshare squatted
+check read_only_shm unshare read_only_shm
 check namespace_refused unshare namespace_refused
 check ibstatus ibstatus ibstatus_script
 check ibstat ibstat ibstat_program
@@ -312,7 +322,6 @@ check ucx_devices ucx_info ucx_devices
 for transports in rc_verbs,ud_verbs,self ud_verbs,self; do
     for test in tag_lat ucp_put_bw; do
         check "${transports%%,*}:$test" ucx_perftest ucx_pair $transports $test
-check read_only_shm unshare read_only_shm
     done
 done
 if mpicc -o "$work/ring" "$here/mpi_ring.c" 2>/dev/null; then

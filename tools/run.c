@@ -8,6 +8,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 #include "tools/command.h"
@@ -81,8 +83,49 @@ static bool prepend(const char *variable, const char *value)
     return good;
 }
 
+/* The file that execvp takes; false: there is none, which it says itself. */
+static bool find_program(const char *name, char ret_path[PATH_MAX])
+{
+    const char *folder = getenv("PATH");
+    if (folder == NULL || strchr(name, '/') != NULL) {
+        return snprintf(ret_path, PATH_MAX, "%s", name) < PATH_MAX;
+    }
+    for (size_t length;; folder += length + 1) {
+        length = strcspn(folder, ":");
+        int needed = snprintf(ret_path, PATH_MAX, "%.*s%s%s", (int)length, folder,
+                              length > 0 ? "/" : "", name);
+        if (needed < PATH_MAX && access(ret_path, X_OK) == 0) {
+            return true;
+        }
+        if (folder[length] == '\0') {
+            return false;
+        }
+    }
+}
+
+/* Such a program goes without our libraries, of which nobody else says a word. */
+static void warn_of_other_rights(const struct command *command, const char *program)
+{
+    char path[PATH_MAX];
+    struct stat facts;
+    if (!find_program(program, path) || stat(path, &facts) != 0 || !S_ISREG(facts.st_mode)) {
+        return;
+    }
+    bool other_user = (facts.st_mode & S_ISUID) != 0 && facts.st_uid != geteuid();
+    bool other_group = (facts.st_mode & S_ISGID) != 0 && (facts.st_mode & S_IXGRP) != 0 &&
+                       facts.st_gid != getegid();
+    bool more = geteuid() != 0 && getxattr(path, "security.capability", NULL, 0) > 0;
+    if (other_user || other_group || more) {
+        command_error(command,
+                      "note: %s gets other rights than yours (set-user-id and the like), so the "
+                      "loader ignores LD_PRELOAD: it has nothing of the software RNIC",
+                      path);
+    }
+}
+
 static int execute(const struct command *command, char **argv)
 {
+    warn_of_other_rights(command, argv[0]);
     execvp(argv[0], argv);
     int error = errno;
     command_error(command, "%s: %s", argv[0], strerror(error));
