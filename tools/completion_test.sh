@@ -59,6 +59,12 @@ for option in --include-from --min-size --delete-excluded --hosts --certificate-
         expect $shell $option file.bin weir cp $option
     done
 done
+if [ "$shells" = "bash zsh" ]; then # what follows the program is the program's
+    expect zsh -l --link-layer weir run ls -l
+    expect zsh l --link-layer weir run --devices 2 -v l
+    expect zsh file soft weir run --link-layer=infiniband tar --fabric file
+    expect zsh --dry-run normal weir run --devices 2 --d
+fi
 expect bash soft file.bin weir cp --fabric = s
 expect bash soft file.bin weir cp --fabric =
 expect bash "a folder" file.bin weir serve --root a
