@@ -240,6 +240,15 @@ read_only_shm() {
         '$build/dropin/weir-tree'" >"$work/read_only_shm" || return 1
     grep -q '^/tmp/weir-0-paths/' "$work/read_only_shm"
 }
+# Without /proc the command does not know its place, and what somebody has put into the working directory is not run.
+planted() (
+    mkdir "$work/plant" "$work/plant/dropin" && cd "$work/plant" && touch dropin/libibverbs.so.1 dropin/librdmacm.so.1 || return 1
+    printf '#!/bin/sh\necho planted >&2\necho /planted\n' >dropin/weir-tree && chmod +x dropin/weir-tree || return 1
+    unshare -Urm sh -c "mount -t tmpfs none /proc" || return 77
+    unshare -Urm sh -c "mount -t tmpfs none /proc && { '$build/weir' run --dry-run; '$build/weir' info; }" >said 2>&1
+    cat said
+    ! grep -q plant said && grep -q . said
+)
 namespace_refused() {
     local limit=/proc/sys/user/max_mnt_namespaces
     unshare -Urm sh -c "echo 0 >$limit" 2>/dev/null || return 77
@@ -312,6 +321,7 @@ check host_devices ibv_devices host_devices
 check namespace unshare namespace
 check read_only sh read_only
 check squatted unshare squatted
+check planted unshare planted
 check read_only_shm unshare read_only_shm
 check namespace_refused unshare namespace_refused
 check ibstatus ibstatus ibstatus_script

@@ -20,17 +20,18 @@ static bool holds_libraries(const char *folder, char ret_folder[PATH_MAX])
     return realpath(folder, ret_folder) != NULL;
 }
 
-/* The folder of this executable; "." if the system does not tell. */
-static void own_folder(char ret_folder[PATH_MAX])
+/* The folder of this executable; false where the system does not tell. The working directory does
+ * not stand in for it: anybody may have put a library there. */
+static bool own_folder(char ret_folder[PATH_MAX])
 {
     ssize_t length = readlink("/proc/self/exe", ret_folder, PATH_MAX - 1);
     ret_folder[length > 0 ? length : 0] = 0;
     char *slash = strrchr(ret_folder, '/');
-    if (slash != NULL) {
-        *slash = 0;
-    } else {
-        strcpy(ret_folder, ".");
+    if (ret_folder[0] != '/' || slash == NULL) {
+        return false;
     }
+    *slash = 0;
+    return true;
 }
 
 bool dropin_find(char ret_folder[PATH_MAX], char ret_reason[DROPIN_REASON])
@@ -46,7 +47,13 @@ bool dropin_find(char ret_folder[PATH_MAX], char ret_reason[DROPIN_REASON])
                  variable);
         return false;
     }
-    own_folder(own);
+    if (!own_folder(own)) {
+        snprintf(ret_reason, DROPIN_REASON,
+                 "/proc does not tell where this command is; WEIR_LIBRARY_DIR can name the folder "
+                 "of libibverbs.so.1 and librdmacm.so.1, as %s",
+                 WEIR_DROPIN_INSTALLED);
+        return holds_libraries(WEIR_DROPIN_INSTALLED, ret_folder);
+    }
     snprintf(places[0], sizeof(places[0]), "%s/dropin", own);
     snprintf(places[1], sizeof(places[1]), "%s/../%s/weir", own, WEIR_LIBDIR);
     snprintf(places[2], sizeof(places[2]), "%s", WEIR_DROPIN_INSTALLED);
