@@ -294,6 +294,12 @@ case_usage() { # exit statuses, and words
     mkfifo fifo
     expect 1 'fifo: cannot read: is a device, FIFO or socket (-D' "$weir" cp fifo "$url/"
     expect 1 '/nothere: cannot read: No such file' "$weir" cp "$url/nothere" g
+    local words
+    for words in "$url/f" "$url/" "-r $url/d" "-rn $url/d" "-r $url/d/"; do
+        # shellcheck disable=SC2086
+        "$weir" cp $words fifo >out.txt 2>&1 && fail "done: $words: $(cat out.txt)"
+        [ -p fifo ] || fail "a FIFO that is the target was replaced by $words: $(cat out.txt)"
+    done
     stop "$pid"
     mkdir $'r\xff\e'
     serve c $'r\xff\e' --json

@@ -190,9 +190,8 @@ void receiver_begin_directory(struct receiver *receiver, const struct message *m
     bool another = is_another(receiver, message);
     bool deep =
         receiver->options.depth_max > 0 && receiver->tree.depth >= receiver->options.depth_max;
-    bool entered = !deep && !another;
-    int error = entered ? tree_enter(&receiver->tree, name, message->entry.id, &entry) : E2BIG;
-    if (!entered) {
+    int error = is_to_be_kept(receiver, &present) ? EMEDIUMTYPE : deep || another ? E2BIG : 0;
+    if (error != 0 || (error = tree_enter(&receiver->tree, name, message->entry.id, &entry)) != 0) {
         xattrs_clear(&entry.xattrs);
     }
     bool deletes = receiver_wishes(receiver, WISH_DELETE) && receiver->tree.depth == 1;
