@@ -261,6 +261,20 @@ static void test_auto(void **state)
     run_case("auto", NULL);
 }
 
+/* As for the command: a folder that is empty is none that was named. */
+static void test_empty_variable(void **state)
+{
+    const char *found = getenv("WEIR_LIBRARY_DIR");
+    char *before = found != NULL ? strdup(found) : NULL;
+    setenv("WEIR_LIBRARY_DIR", "", 1);
+    run_case("auto", NULL);
+    unsetenv("WEIR_LIBRARY_DIR");
+    if (before != NULL) {
+        setenv("WEIR_LIBRARY_DIR", before, 1);
+        free(before);
+    }
+}
+
 static void test_rdma_never_falls_back(void **state)
 {
     if (has_devices()) {
@@ -435,6 +449,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_bad_options),
         cmocka_unit_test(test_remote_packs),
         cmocka_unit_test(test_auto),
+        cmocka_unit_test(test_empty_variable),
         cmocka_unit_test(test_rdma_never_falls_back),
         cmocka_unit_test(test_twice),
         cmocka_unit_test(test_threads),

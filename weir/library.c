@@ -208,7 +208,10 @@ static bool beside(const char *file, const char *suffix, char ret_directory[PATH
 
 bool library_find_soft(const char *wished, char ret_directory[PATH_MAX])
 {
-    const char *given = wished != NULL ? wished : secure_getenv("WEIR_LIBRARY_DIR");
+    const char *variable = secure_getenv("WEIR_LIBRARY_DIR");
+    const char *given = wished != NULL                            ? wished
+                        : variable != NULL && variable[0] != '\0' ? variable
+                                                                  : NULL;
     if (given != NULL) {
         snprintf(ret_directory, PATH_MAX, "%s", given);
         return holds_library(given);
