@@ -63,8 +63,14 @@ expect "two users talk with each other" talk 4001 10.79.0.1 10.79.0.2
 expect "the registries are two" test "$(ls /dev/shm | grep -c "^weir-400[12]-$(stat -Lc %i /proc/self/ns/net)-")" = 2
 user 4002 env WEIR_BIND=10.79.0.9 "$build/test/many" 7802 wrong </dev/null >"$work/wrong" 2>&1
 expect "an address of nobody's is said" grep -q "an address that this host does not have" "$work/wrong"
-user 4002 env WEIR_BIND=eth0 "$build/test/many" 7802 wrong </dev/null >"$work/wrong" 2>&1
-expect "so is what is no address" grep -q "WEIR_BIND does not read like" "$work/wrong"
+for bound in 10.79.0.2,fe80::1 ::ffff:10.79.0.2; do
+    user 4002 env WEIR_BIND=$bound "$build/test/many" 7802 wrong </dev/null >"$work/wrong" 2>&1
+    expect "so is $bound, and nothing of it left out" grep -q "WEIR_BIND names an address that this host does not have" "$work/wrong"
+done
+for bound in 0.0.0.0 :: eth0; do
+    user 4002 env WEIR_BIND=$bound "$build/test/many" 7802 wrong </dev/null >"$work/wrong" 2>&1
+    expect "so is $bound, which is no address of a host" grep -q "WEIR_BIND does not read like" "$work/wrong"
+done
 
 unshare --mount sh -c 'mount -t tmpfs -o ro none /dev/shm && exec "$@"' sh env WEIR_BIND=10.79.0.3 \
     LD_LIBRARY_PATH="$build/dropin" "$build/test/many" 7803 unwritable </dev/null >"$work/unwritable" 2>&1

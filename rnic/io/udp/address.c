@@ -275,7 +275,7 @@ static bool is_named(const struct address *address, const char *places)
 
 enum status address_read_bind(struct gid ret_addresses[2])
 {
-    static const struct gid none;
+    static const struct gid none, any = {{[10] = 0xff, 0xff}};
     const char *wanted = secure_getenv("WEIR_BIND");
     if (wanted == NULL || *wanted == '\0') {
         return STATUS_NOT_FOUND;
@@ -287,8 +287,8 @@ enum status address_read_bind(struct gid ret_addresses[2])
         size_t length = strcspn(wanted, ",");
         memcpy(place, wanted, length < sizeof place ? length : 0);
         bool ipv6 = inet_pton(AF_INET, place, gid.bytes + 12) != 1;
-        if ((ipv6 && inet_pton(AF_INET6, place, gid.bytes) != 1) ||
-            !gid_equal(&ret_addresses[ipv6], &none)) {
+        if ((ipv6 && inet_pton(AF_INET6, place, gid.bytes) != 1) || gid_equal(&gid, &none) ||
+            gid_equal(&gid, &any) || !gid_equal(&ret_addresses[ipv6], &none)) {
             return STATUS_MALFORMED;
         }
         ret_addresses[ipv6] = gid;

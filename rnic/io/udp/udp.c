@@ -106,10 +106,6 @@ static enum status open_sockets(struct udp *udp, const struct udp_config *config
             *ret_message = "the UDP port is taken";
             return STATUS_IN_USE;
         }
-        if (error == EADDRNOTAVAIL) {
-            *ret_message = "WEIR_BIND names an address that this host does not have";
-            return STATUS_NOT_FOUND;
-        }
         if (error == EACCES || error == EPERM) {
             *ret_message = "no right to open UDP port 4791";
             return STATUS_DENIED;
@@ -117,6 +113,11 @@ static enum status open_sockets(struct udp *udp, const struct udp_config *config
         if (is_shortage(error)) {
             *ret_message = "no file descriptor or memory left for a UDP socket";
             return STATUS_NO_MEMORY;
+        }
+        if (error != 0 && config->bind != NULL) { /* what was asked for is not left out */
+            *ret_message =
+                "WEIR_BIND names an address that this host does not have, or a link-local one";
+            return STATUS_NOT_FOUND;
         }
     }
     if (udp->sockets[UDP_IPV4] < 0 && udp->sockets[UDP_IPV6] < 0) {
