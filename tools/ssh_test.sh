@@ -332,6 +332,14 @@ case_keys() { # a standing server: what each key's owner may, and what strangers
     grep -q 'standard output: No space left' full.txt || fail "$(cat full.txt)"
     (umask 077 && cat writer.key >keys && sed "s|\$| read-only root=$work/mine|" reader.key >>keys)
     cp f mine/of-reader
+    mkdir root/below
+    cp writer.key root/below/keys # nobody may copy it from there and be who he is not
+    ln -s root/below/keys led
+    expect 6 "led: it is in a folder that is served ($work/root)" "$weir" serve --keys led --root root
+    expect 6 'it is in a folder that is served' "$weir" serve --keys led --root a=mine --root b=root/below,read-only
+    cp keys mine/keys
+    expect 6 "mine/keys: it is in a folder that is served ($work/mine)" "$weir" serve --keys mine/keys --root root
+    rm -r root/below mine/keys
     "$weir" serve --keys keys --root root --listen 127.0.0.1:0 >server.out 2>server.log &
     local server=$! url
     pids+=("$server")
@@ -466,6 +474,11 @@ case_certificates() { # a standing server that has one, and clients that have on
     kill "$server"
     wait "$server"
     expect 2 'for who may' "$weir" serve --certificate server.pem --certificate-key server.key
+    expect 6 'certificate-key server.key: it is in a folder that is served' \
+        "$weir" serve --insecure --certificate server.pem --certificate-key server.key
+    cp ca.pem root
+    expect 6 'client-ca root/ca.pem: it is in a folder that is served' \
+        "$weir" serve --root root --client-ca root/ca.pem --certificate server.pem --certificate-key server.key
     expect 6 'nowhere: No such file' "$weir" serve --insecure --certificate nowhere --certificate-key server.key
 }
 
