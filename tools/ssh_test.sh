@@ -126,9 +126,11 @@ case_no_start() { # each way in which nothing is started has its own words
     expect 6 "'noshell': No such file" "$weir" cp --rsh noshell f far:
     expect 2 "not a command" "$weir" cp --rsh "ssh 'x" f far:
     expect 2 "WEIR_RSH 'ssh 'x': not a command" env WEIR_RSH="ssh 'x" "$weir" cp f far:
-    printf '#!/bin/sh\nexec >&-\nexec sleep 60\n' >mute
+    # one that asks for a password has the terminal without echo, until it is asked to end
+    printf '#!/bin/sh\ntrap "echo >echo-is-back; kill \\$!; exit" TERM\nexec >&-\nsleep 60 &\nwait\n' >mute
     chmod +x mute
     expect 3 'the remote shell closed its output and went on' "$weir" cp --rsh ./mute f far:
+    [ -e echo-is-back ] || fail "the shell was killed without being asked to end"
     printf '#!/bin/sh\necho weir-session 1 9.9 99\ncat\n' >bin/later
     printf '#!/bin/sh\necho Have a nice day\nexit 9\n' >bin/motd
     printf '#!/bin/sh\necho Have a nice day\nexec weir "$@"\n' >bin/chatty

@@ -10,6 +10,10 @@
 #include <time.h>
 #include <unistd.h>
 
+/* One that asks for a password has the terminal without echo, and gives it back when it is asked to
+ * end; it gets so long for that. */
+#define GIVE_BACK_S 0.5
+
 extern char **environ;
 
 /* Copies a word up to its end. NULL: a quote without its end. */
@@ -118,19 +122,18 @@ static double now_s(void)
 
 int shell_end(struct shell *shell, unsigned patience_ms)
 {
+    static const int signals[] = {SIGTERM, SIGKILL};
     int status = 0;
-    bool killed = false;
+    unsigned sent = 0;
     double end_s = now_s() + patience_ms / 1e3;
     if (shell->pid == 0) {
         return -1;
     }
     close(shell->input);
     while (waitpid(shell->pid, &status, WNOHANG) == 0) {
-        if (now_s() > end_s) {
-            kill(shell->pid, SIGKILL);
-            waitpid(shell->pid, &status, 0);
-            killed = true;
-            break;
+        if (sent < 2 && now_s() > end_s) {
+            kill(shell->pid, signals[sent++]);
+            end_s = now_s() + GIVE_BACK_S;
         }
         struct pollfd look = {.fd = shell->output, .events = POLLIN};
         if (!shell_has_ended(shell)) {
@@ -141,7 +144,7 @@ int shell_end(struct shell *shell, unsigned patience_ms)
     }
     close(shell->output);
     *shell = (struct shell){.input = -1, .output = -1};
-    if (killed) {
+    if (sent > 0) {
         return -1;
     }
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);

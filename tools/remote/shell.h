@@ -22,8 +22,9 @@ int shell_split(const char *command, char *buffer, size_t capacity,
 int shell_start(char *const words[], struct shell *ret_shell);
 /* Its output has ended. */
 bool shell_has_ended(const struct shell *shell);
-/* Closes its input, which asks it to end; waits so long, then kills it. Its exit status, 128 and
- * the signal's number if one ended it, -1 if it was started never or stopped by us. */
+/* Closes its input, which asks it to end; waits so long, then asks by a signal and, shortly after,
+ * kills it. Its exit status, 128 and the signal's number if one ended it, -1 if it was started
+ * never or stopped by us. */
 int shell_end(struct shell *shell, unsigned patience_ms);
 
 #endif
