@@ -218,7 +218,8 @@ static enum exit_code pull(struct cp *cp, char **sources, unsigned count, const 
     struct target target;
     char text[TEXT_LENGTH_MAX];
     if (target_open(&request, &target, text) != PROBLEM_NONE) {
-        command_error(cp->command, "%s", text);
+        printable(text, strlen(text), cp->reason, sizeof(cp->reason));
+        command_error(cp->command, "%s", cp->reason);
         return EXIT_SETUP;
     }
     enum exit_code code = pull_from(cp, sources, count, &target);

@@ -232,6 +232,7 @@ case_usage() { # exit statuses, and words
     expect 6 'No such file' "$weir" serve --insecure --root nowhere
     expect 3 '127.0.0.1:1' "$weir" cp f weir://127.0.0.1:1/
     expect 6 'nowhere: No such file\|no such directory' "$weir" cp weir://127.0.0.1:1/f nowhere/x
+    expect 6 '"error":"nowhere: no such directory' "$weir" cp --json weir://127.0.0.1:1/f nowhere/x
     if [ -z "$(ls -A /sys/class/infiniband 2>/dev/null)" ]; then
         expect 6 'no RDMA device' "$weir" cp --fabric rdma f weir://127.0.0.1:1/
     fi
