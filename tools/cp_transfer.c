@@ -380,10 +380,11 @@ void cp_begin_far_side(struct cp *cp, const char *name)
     }
 }
 
+/* It may still ask for a password, for which there is no use any more. */
 void cp_end_early_far_side(struct cp *cp)
 {
     if (cp->early.is_begun && cp->early.code == EXIT_DONE) {
-        far_side_end(cp->command, &cp->early.far, true);
+        shell_end(&cp->early.far.shell, 0);
     }
     cp->early.is_begun = false;
 }

@@ -131,6 +131,9 @@ case_no_start() { # each way in which nothing is started has its own words
     chmod +x mute
     expect 3 'the remote shell closed its output and went on' "$weir" cp --rsh ./mute f far:
     [ -e echo-is-back ] || fail "the shell was killed without being asked to end"
+    local began=$SECONDS
+    expect 6 'nowhere: no such directory' "$weir" cp --rsh ./mute far:f nowhere/x # nobody waits for its password
+    [ $((SECONDS - began)) -lt 3 ] || fail "what is begun in vain is waited for"
     printf '#!/bin/sh\necho weir-session 1 9.9 99\ncat\n' >bin/later
     printf '#!/bin/sh\necho Have a nice day\nexit 9\n' >bin/motd
     printf '#!/bin/sh\necho Have a nice day\nexec weir "$@"\n' >bin/chatty
