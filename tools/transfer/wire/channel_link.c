@@ -76,17 +76,36 @@ static void sent(struct weir_connection *connection, enum weir_status status, vo
     discard(weir_user(connection), argument);
 }
 
-static bool send_pack(struct channel_link *channel, struct outgoing *outgoing)
+static void channel_abort(struct link *link, const char *reason)
+{
+    if (channel_of(link)->connection != NULL) {
+        weir_abort(channel_of(link)->connection, reason);
+    }
+}
+
+/* What cannot be sent although the link lives would be missed by nobody: then it ends. */
+static bool has_left(struct channel_link *channel, enum weir_status status)
+{
+    char reason[80];
+    if (status != WEIR_OK && status != WEIR_STATE) {
+        snprintf(reason, sizeof(reason), "a message could not be sent (%s)",
+                 weir_status_name(status));
+        channel_abort(&channel->link, reason);
+    }
+    return status == WEIR_OK;
+}
+
+static enum weir_status send_pack(struct channel_link *channel, struct outgoing *outgoing)
 {
     struct span bytes = pack_bytes(&outgoing->pack);
     if (channel->guard != NULL) {
         size_t length = 0;
         if (!guard_close(channel->guard, bytes.bytes, bytes.length, outgoing->sealed, &length)) {
-            return false;
+            return WEIR_NO_MEMORY;
         }
         bytes = (struct span){outgoing->sealed, length};
     }
-    return weir_send(channel->connection, bytes.bytes, bytes.length, sent, outgoing) == WEIR_OK;
+    return weir_send(channel->connection, bytes.bytes, bytes.length, sent, outgoing);
 }
 
 static bool channel_flush(struct link *link)
@@ -97,7 +116,7 @@ static bool channel_flush(struct link *link)
     if (outgoing == NULL) {
         return true;
     }
-    if (channel->connection != NULL && send_pack(channel, outgoing)) {
+    if (channel->connection != NULL && has_left(channel, send_pack(channel, outgoing))) {
         return true;
     }
     discard(link, outgoing);
@@ -130,6 +149,7 @@ static bool channel_send(struct link *link, const struct weir_piece *pieces, uns
     }
     if (channel->outgoing == NULL && channel->connection != NULL) {
         channel->outgoing = outgoing_create(channel);
+        has_left(channel, channel->outgoing != NULL ? WEIR_OK : WEIR_NO_MEMORY);
     }
     if (channel->outgoing == NULL || !pack_has_room(&channel->outgoing->pack, length)) {
         return false;
@@ -150,13 +170,6 @@ static void put_ended(struct weir_connection *connection, enum weir_status statu
     struct link *link = weir_user(connection);
     if (status == WEIR_OK) {
         link->events->put_done(link->user, (size_t)(uintptr_t)argument);
-    }
-}
-
-static void channel_abort(struct link *link, const char *reason)
-{
-    if (channel_of(link)->connection != NULL) {
-        weir_abort(channel_of(link)->connection, reason);
     }
 }
 
@@ -197,8 +210,9 @@ static bool channel_put(struct link *link, const struct link_put *put)
         .has_notice = true,
         .notice = put->notice,
     };
-    return channel->connection != NULL && weir_put(channel->connection, &transfer, put_ended,
-                                                   (void *)(uintptr_t)put->offset) == WEIR_OK;
+    return channel->connection != NULL &&
+           has_left(channel, weir_put(channel->connection, &transfer, put_ended,
+                                      (void *)(uintptr_t)put->offset));
 }
 
 static void *channel_allocate(struct link *link, size_t length, unsigned rights,
