@@ -76,18 +76,21 @@ bool half_mark_is_named(int directory, const char *source)
            memcmp(name, source, (size_t)length) == 0;
 }
 
+/* By what is held: in the meantime the name may have become another's. */
 void half_mark_unname(int parent, const char *name)
 {
     char path[PATH_LENGTH];
     struct stat status;
-    if (!path_of(parent, name, path) || lremovexattr(path, HALF_MARK_NAMED) == 0 ||
-        errno != EACCES || fstatat(parent, name, &status, AT_SYMLINK_NOFOLLOW) != 0 ||
-        !S_ISDIR(status.st_mode)) {
+    int fd = confine_open(parent, name, O_PATH | O_DIRECTORY, 0, CONFINE_NO_SYMLINKS);
+    if (fd < 0) {
         return;
     }
+    snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
     /* it has its own permissions by now, without which its owner may not */
-    if (fchmodat(parent, name, (status.st_mode & 07777) | 0200, 0) == 0) {
-        lremovexattr(path, HALF_MARK_NAMED);
-        fchmodat(parent, name, status.st_mode & 07777, 0);
+    if (removexattr(path, HALF_MARK_NAMED) != 0 && errno == EACCES && fstat(fd, &status) == 0 &&
+        chmod(path, (status.st_mode & 07777) | 0200) == 0) {
+        removexattr(path, HALF_MARK_NAMED);
+        chmod(path, status.st_mode & 07777);
     }
+    close(fd);
 }

@@ -41,6 +41,34 @@ int __wrap_close(int fd)
     return result;
 }
 
+int __real_fstatat64(int directory, const char *name, struct stat *ret_status, int flags);
+int __wrap_fstatat64(int directory, const char *name, struct stat *ret_status, int flags);
+int __real_fstat64(int fd, struct stat *ret_status);
+int __wrap_fstat64(int fd, struct stat *ret_status);
+
+/* Where somebody waits until "made" has been looked at, to put a link in its place; or -1. */
+static int ambush = -1;
+
+static int after_the_look(int result)
+{
+    if (ambush >= 0) {
+        renameat(ambush, "made", ambush, "away");
+        symlinkat("victim", ambush, "made");
+        ambush = -1;
+    }
+    return result;
+}
+
+int __wrap_fstatat64(int directory, const char *name, struct stat *ret_status, int flags)
+{
+    return after_the_look(__real_fstatat64(directory, name, ret_status, flags));
+}
+
+int __wrap_fstat64(int fd, struct stat *ret_status)
+{
+    return after_the_look(__real_fstat64(fd, ret_status));
+}
+
 static int make_scratch(void **state)
 {
     *state = scratch_create();
@@ -347,6 +375,32 @@ static void expect_read_only(const struct scratch *scratch, const char *name, bo
     assert_int_equal(half_mark_is_on(scratch->fd, name), half);
 }
 
+static void who_takes_the_name_of_a_whole_tree_gains_nothing(void **state)
+{
+    const struct scratch *scratch = *state;
+    struct stat status;
+    become_a_user(scratch);
+    scratch_write(scratch, "victim", "for its owner alone");
+    scratch_directory(scratch, "made");
+    assert_int_equal(fchmodat(scratch->fd, "victim", 0600, 0), 0);
+    int made = openat(scratch->fd, "made", O_RDONLY | O_DIRECTORY);
+    half_mark_name(made, "source");
+    if (!half_mark_is_named(made, "source")) {
+        close(made);
+        skip();
+    }
+    assert_int_equal(fchmod(made, 0555), 0);
+    ambush = scratch->fd;
+    half_mark_unname(scratch->fd, "made");
+    assert_int_equal(ambush, -1);
+    assert_int_equal(fstatat(scratch->fd, "victim", &status, 0), 0);
+    assert_int_equal(status.st_mode & 07777, 0600);
+    assert_false(half_mark_is_named(made, "source"));
+    assert_int_equal(fstat(made, &status), 0);
+    assert_int_equal(status.st_mode & 07777, 0555);
+    close(made);
+}
+
 /* One that was read-only before, or is to be; and it is marked all the while. */
 static void what_is_read_only_is_written_in_place(void **state)
 {
@@ -433,6 +487,8 @@ int main(void)
         T(what_stays_half_has_an_old_time),
         cmocka_unit_test_setup_teardown(what_is_read_only_is_written_in_place, make_scratch,
                                         become_root_again),
+        cmocka_unit_test_setup_teardown(who_takes_the_name_of_a_whole_tree_gains_nothing,
+                                        make_scratch, become_root_again),
         T(what_has_lost_its_name_is_not_placed),
         T(names_of_255_bytes_fit),
     };
