@@ -247,6 +247,7 @@ case_usage() { # exit statuses, and words
     local run=(env ASAN_OPTIONS=verify_asan_link_order=0:detect_leaks=0 "$weir" run)
     expect 0 'LD_PRELOAD' "${run[@]}" -- sh -c 'env | grep LD_PRELOAD'
     expect 7 said "${run[@]}" -- sh -c 'echo said; exit 7'
+    expect 7 said env --ignore-signal=CHLD "${run[@]}" -- sh -c 'echo said; exit 7'
     expect 127 'nosuchprogram' "${run[@]}" nosuchprogram
     WEIR_LIBRARY_DIR=/nowhere expect 6 'WEIR_LIBRARY_DIR' "$weir" run true
     serve a root

@@ -1,6 +1,7 @@
 /* The weir command: a table of subcommands. */
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -135,5 +136,6 @@ static int run(int argc, char **argv)
 
 int main(int argc, char **argv)
 {
+    signal(SIGCHLD, SIG_DFL); /* who has started us may want to hear of no child's end: we do */
     return hold_streams() ? close_output(run(argc, argv)) : EXIT_SETUP;
 }

@@ -122,6 +122,7 @@ case_no_start() { # each way in which nothing is started has its own words
     start_sshd
     echo f >f
     expect 3 "there is no 'noweir': install weir there" "$weir" cp --weir-path noweir f far:
+    expect 3 "there is no 'noweir': install weir there" env --ignore-signal=CHLD "$weir" cp --weir-path noweir f far:
     expect 3 'the remote shell failed, as it says above' "$weir" cp -e 'ssh -F none -p 1' f 127.0.0.1:
     expect 6 "'noshell': No such file" "$weir" cp --rsh noshell f far:
     expect 2 "not a command" "$weir" cp --rsh "ssh 'x" f far:
