@@ -8,7 +8,8 @@ trap 'rm -rf "$work"' EXIT
 cd "$work" && mkdir "a folder" .ssh && touch file.bin
 export HOME=$work
 printf 'Host known beta-*\n  HostName elsewhere\n' >.ssh/config
-printf 'delta,10.0.0.7 ssh-rsa A\n|1|hash= ssh-rsa A\n@revoked zeta ssh-rsa A\n' >.ssh/known_hosts
+# shellcheck disable=SC2016
+printf 'delta,10.0.0.7 ssh-rsa A\n|1|hash= ssh-rsa A\n@revoked zeta ssh-rsa A\nk$(touch${IFS}run)k ssh-rsa A\n' >.ssh/known_hosts
 failed=0
 
 offered_by_bash() { # WORD...: the last is the one that is being typed
@@ -71,6 +72,10 @@ expect bash "a folder" file.bin weir serve --root a
 expect bash ls --devices weir run l
 expect bash u@delta: u@zeta: weir cp u@
 expect bash 10.0.0.7: beta-*: weir cp ""
+if [ -e run ]; then # by a name among the known hosts
+    echo "FAIL bash runs what is in the name of a host"
+    failed=1
+fi
 expect bash 'a\ folder/' "a folder" weir cp ""
 expect bash ./file.bin known: weir cp ./
 [ "$failed" = 0 ] && echo "completion in $shells offers what --help says"

@@ -6,10 +6,10 @@ _weir_help_words() { # WEIR PATTERN [COMMAND]: what matches in its help, once ea
     "$weir" "$@" --help 2>/dev/null | grep -oE -- "$pattern" | tr -d ' ' | sort -u
 }
 
-_weir_hosts() { # [USER@]WORD: the hosts in ssh's files that it may begin, but patterns and what is hashed, each with a colon
+_weir_hosts() { # [USER@]WORD: the hosts in ssh's files that it may begin, each with a colon; not patterns, what is hashed, nor what compgen would run
     local hosts host=${1#*@}
     hosts=$({ sed -nE 's/^[[:space:]]*host[[:space:]=]+//Ip' ~/.ssh/config; cut -d ' ' -f 1 ~/.ssh/known_hosts; } 2>/dev/null |
-        tr ', \t' '\n' | grep -v '[]*?!|@#[]' | sort -u)
+        tr ', \t' '\n' | grep -xE '[[:alnum:]._:%-]+' | sort -u)
     compgen -P "${1%"$host"}" -S : -W "$hosts" -- "$host"
 }
 
