@@ -346,6 +346,10 @@ static void transfer_message(struct session *session, const struct message *mess
     }
     bool sound = session->sender != NULL ? sender_receive(session->sender, message, &reason)
                                          : receiver_receive(session->receiver, message, &reason);
+    if (!sound && session->sender != NULL && sender_lacks_memory(session->sender)) {
+        session_give_up(session, reason);
+        return;
+    }
     if (!sound) {
         session_peer_broke(session, reason);
         return;

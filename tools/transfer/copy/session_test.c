@@ -472,6 +472,29 @@ static void retransmissions_are_told(void **state)
     expect_retransmissions(world, false, 0);
 }
 
+static void *allocate_nothing(struct link *link, size_t length, unsigned rights,
+                              struct weir_remote *ret_remote, struct weir_error *ret_error)
+{
+    *ret_error = (struct weir_error){WEIR_NO_MEMORY, "nothing may be locked"};
+    return NULL;
+}
+
+static void who_has_no_memory_blames_nobody(void **state)
+{
+    struct world *world = *state;
+    static struct link_operations operations;
+    scratch_fill(world->scratch, "here/f", MIB, 1);
+    world_begin_push(world, "f", "/f");
+    struct link *link = memory_pair_link(world->pair, 0);
+    operations = *link->operations;
+    operations.allocate = allocate_nothing;
+    link->operations = &operations;
+    world_run(world);
+    assert_int_equal(session_outcome(world->client), SESSION_BROKEN);
+    assert_string_equal(session_reason(world->client), "nothing may be locked");
+    assert_string_equal(memory_pair_last_abort(world->pair), "nothing may be locked");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -494,6 +517,7 @@ int main(void)
         T(holes_cost_nothing),
         T(zeros_at_the_end_are_read_back),
         T(a_cut_line_leaves_no_name),
+        T(who_has_no_memory_blames_nobody),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -115,6 +115,11 @@ bool sender_is_done(const struct sender *sender)
     return sender->state == SENDER_DONE;
 }
 
+bool sender_lacks_memory(const struct sender *sender)
+{
+    return sender->lacks_memory;
+}
+
 static void finish(struct sender *sender)
 {
     struct message message = {.type = MESSAGE_FINISHED};

@@ -46,6 +46,8 @@ void sender_destroy(struct sender *sender);
 /* REGION, GRANT, ANSWERS, PROVEN, FAILED, WARNED, ITEM or SUMMARY. False: the peer broke the
  * protocol, or memory could not be had: the reason is in ret_reason. */
 bool sender_receive(struct sender *sender, const struct message *message, const char **ret_reason);
+/* It was the latter. */
+bool sender_lacks_memory(const struct sender *sender);
 void sender_put_done(struct sender *sender, size_t offset);
 /* Does a slice of what can be done now. True: there is more to do without waiting for anything. */
 bool sender_pump(struct sender *sender);

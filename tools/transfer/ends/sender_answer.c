@@ -439,6 +439,7 @@ bool sender_ask(struct sender *sender, const struct message *message, const char
         return false;
     }
     if (!keep_ask(sender, message)) {
+        sender->lacks_memory = true;
         *ret_reason = "no memory";
         return false;
     }

@@ -21,6 +21,7 @@ bool sender_receive_region(struct sender *sender, const struct message *message,
     sender->memory =
         sender->link->operations->allocate(sender->link, length, WEIR_LOCAL, &unused, &error);
     if (sender->memory == NULL) {
+        sender->lacks_memory = true;
         *ret_reason = error.message;
         return false;
     }

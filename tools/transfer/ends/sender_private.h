@@ -110,6 +110,7 @@ struct sender {
     struct inquiry *inquiry; /* NULL: nothing has been asked */
 
     uint8_t *memory;
+    bool lacks_memory;
     uint32_t chunk_length;
     struct weir_remote remote;
     uint32_t remote_chunk_length;
