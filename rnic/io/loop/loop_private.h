@@ -13,6 +13,7 @@
 
 #include "rnic/base/time.h"
 #include "rnic/device/device.h"
+#include "rnic/io/loop/apart.h"
 #include "rnic/io/loop/ingress.h"
 #include "rnic/io/loop/loop.h"
 #include "rnic/io/loop/stay.h"
@@ -24,6 +25,7 @@
 #include "rnic/io/system/cancel.h"
 #include "rnic/io/system/clock.h"
 #include "rnic/io/system/lock.h"
+#include "rnic/io/system/processor.h"
 #include "rnic/io/udp/groups.h"
 
 #define LOOP_PATIENCE_NS    100000u /* who drives for so long may poll, */
@@ -40,6 +42,7 @@ enum loop_thread_state {
 struct loop_counters {
     _Atomic uint64_t turns;          /* by anybody */
     _Atomic uint64_t thread_wakeups; /* of the background thread */
+    _Atomic uint64_t thread_moves;   /* it left its processor to a sender, see apart.h */
     _Atomic uint64_t waits;          /* for more requests of a kind, see tarry.h */
     _Atomic uint64_t thread_signals; /* it was woken for a deadline or by about_to_sleep */
 };
@@ -114,7 +117,9 @@ struct loop {
     _Atomic uint64_t patience_ns;      /* the thread's: how long they must have polled for a doze */
     uint64_t doze_ns;                  /* the thread's: how long the next one lasts, at most */
     uint64_t waits_seen;               /* the thread's: of `counters`, when the last one began */
-    struct stay stay;                  /* the thread's */
+    struct stay stay;                  /* the thread's, */
+    struct apart apart;                /* likewise, */
+    struct processor_absence absence;  /* and this */
 
     pthread_t thread;
     sem_t is_alive; /* the thread holds our life, see same_host_live */

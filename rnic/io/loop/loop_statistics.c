@@ -93,6 +93,7 @@ static void visit_all(struct loop *loop, loop_statistics_visitor *visit, void *c
     visit(context, "registry_wills_executed", loop->burial.wills);
     visit(context, "loop_turns", atomic_load(&loop->counters.turns));
     visit(context, "loop_thread_wakeups", atomic_load(&loop->counters.thread_wakeups));
+    visit(context, "loop_thread_moves", atomic_load(&loop->counters.thread_moves));
     visit(context, "loop_waits", atomic_load(&loop->counters.waits));
     visit(context, "loop_thread_signals", atomic_load(&loop->counters.thread_signals));
 }

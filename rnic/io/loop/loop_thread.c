@@ -268,6 +268,17 @@ static void mourn(struct loop *loop)
     engine_unlock(&loop->engine);
 }
 
+/* Mutex not held: a move takes some ten microseconds. */
+static void keep_apart(struct loop *loop, struct instant now, bool crowded)
+{
+    enum apart_step step = apart_next(&loop->apart, now, crowded);
+    if (step == APART_LEAVE && processor_leave(&loop->absence)) {
+        atomic_fetch_add_explicit(&loop->counters.thread_moves, 1, memory_order_relaxed);
+    } else if (step == APART_RETURN) {
+        processor_return(&loop->absence);
+    }
+}
+
 static void watch(struct loop *loop)
 {
     struct udp *udp = loop->steering.udp;
@@ -276,6 +287,7 @@ static void watch(struct loop *loop)
     lock_take(&loop->lock, LOCK_INNER);
     udp_expect_many(udp);
     uint64_t count = receive(loop, &deadline);
+    bool crowded = same_host_is_crowded(loop->same_host);
     if (stay_begin(&loop->stay, clock_now(), count)) {
         lock_give_in_order(&loop->lock, LOCK_INNER);
         loop_after_unlock(loop, deadline);
@@ -301,6 +313,7 @@ static void watch(struct loop *loop)
     atomic_store(&loop->thread_state, THREAD_WATCHING);
     lock_give_in_order(&loop->lock, LOCK_INNER);
     loop_after_unlock(loop, deadline);
+    keep_apart(loop, now, crowded);
 
     struct pollfd watched[WATCH_COUNT];
     choose_watched(loop, watched);

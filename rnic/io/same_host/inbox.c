@@ -10,6 +10,7 @@
 
 #include "rnic/base/seldom.h"
 #include "rnic/io/same_host/inbox_private.h"
+#include "rnic/io/same_host/inbox_sleep.h"
 #include "rnic/io/same_host/lane.h"
 #include "rnic/io/system/bell.h"
 #include "rnic/io/system/heavy_fence.h"
@@ -34,8 +35,8 @@ struct inbox {
     bool was_empty;  /* in the latest look: nothing was there */
     uint32_t streak; /* records that inbox_receive_next takes from a lane */
     uint32_t most;   /* ... that whoever looks now does; not 0 */
-    uint32_t sleeps; /* so far */
-    bool fences_for_all;
+    struct inbox_sleep sleep;
+    uint64_t long_seen; /* of the long records: those before inbox_is_crowded was asked last */
     /* For inbox_is_quiet: where all watched lanes show what comes next. More lanes than that, or
      * lanes that are not watched, are not looked after so. */
     _Atomic uint32_t glance_count;
@@ -47,7 +48,7 @@ struct inbox {
 
 static bool map_all(struct inbox *inbox, bool direct)
 {
-    inbox->head = inbox_map(inbox->descriptor, 0, INBOX_HEAD_BYTES);
+    inbox->head = inbox->sleep.head = inbox_map(inbox->descriptor, 0, INBOX_HEAD_BYTES);
     if (inbox->head != NULL && direct) {
         inbox->announcements = inbox_map(inbox->descriptor, INBOX_ANNOUNCED, INBOX_ANNOUNCED_BYTES);
         inbox->shown = inbox_make_shown(&inbox->shown_file);
@@ -311,31 +312,6 @@ static uint32_t drain(struct inbox *inbox, uint32_t number, struct inbox_receive
     return count;
 }
 
-void inbox_fence_for_all(struct inbox *inbox)
-{
-    if (heavy_fence_works() && !inbox->fences_for_all) {
-        inbox->fences_for_all = true;
-        atomic_store_explicit(&inbox->head->fences_for_all, 1, memory_order_release);
-    }
-}
-
-bool inbox_fences_for_all(const struct inbox *inbox)
-{
-    return inbox->fences_for_all || !heavy_fence_works();
-}
-
-/* Pairs with outbox_flush. For all senders once: from then on each has its own again. */
-static void fence(struct inbox *inbox)
-{
-    if (!inbox->fences_for_all) {
-        atomic_thread_fence(memory_order_seq_cst);
-        return;
-    }
-    inbox->fences_for_all = false;
-    atomic_store_explicit(&inbox->head->fences_for_all, 0, memory_order_relaxed);
-    (void)heavy_fence_everywhere();
-}
-
 static bool has_packet(const struct lane *lane)
 {
     return !lane->closed && ring_has_record(&lane->ring);
@@ -348,7 +324,7 @@ static void unwatch(struct inbox *inbox, uint32_t index)
     struct lane *lane = inbox->lanes[number];
     inbox->watched[index] = inbox->watched[--inbox->watched_count];
     atomic_store_explicit(&lane->memory->watched, 0, memory_order_relaxed);
-    fence(inbox);
+    inbox_sleep_fence(&inbox->sleep);
     if (has_packet(lane)) {
         atomic_fetch_or(&inbox->head->rung[number / 64], UINT64_C(1) << number % 64);
     }
@@ -512,29 +488,29 @@ static bool has_any_packet(const struct inbox *inbox)
 
 bool inbox_fall_asleep(struct inbox *inbox)
 {
-    inbox->sleeps += inbox->sleeps == UINT32_MAX ? 2 : 1; /* not 0 */
-    atomic_store_explicit(&inbox->head->asleep, inbox->sleeps, memory_order_relaxed);
-    fence(inbox);
-    if (!has_any_packet(inbox)) {
-        return true;
+    inbox_sleep_begin(&inbox->sleep);
+    bool any = has_any_packet(inbox);
+    if (any) {
+        inbox_sleep_end(&inbox->sleep);
     }
-    inbox_wake_up(inbox);
-    return false;
+    return !any;
+}
+
+struct inbox_sleep *inbox_sleep(struct inbox *inbox)
+{
+    return &inbox->sleep;
+}
+
+bool inbox_is_crowded(struct inbox *inbox)
+{
+    uint64_t seen = inbox->long_seen;
+    inbox->long_seen = inbox->counters.long_records;
+    return inbox->long_seen != seen && inbox_sleep_was_ended_here(&inbox->sleep);
 }
 
 int inbox_bell(const struct inbox *inbox)
 {
     return inbox->bell;
-}
-
-bool inbox_is_asleep(const struct inbox *inbox)
-{
-    return atomic_load_explicit(&inbox->head->asleep, memory_order_relaxed) != 0;
-}
-
-void inbox_wake_up(struct inbox *inbox)
-{
-    atomic_store_explicit(&inbox->head->asleep, 0, memory_order_relaxed);
 }
 
 /* It stays mapped: who looks without the lock (inbox_is_quiet) may still look there, and the next

@@ -81,18 +81,15 @@ uint32_t inbox_receive_next(struct inbox *inbox, struct inbox_receiver *receiver
 /* Any thread: nothing has come since the latest inbox_receive, as far as can be told by a glance.
  */
 bool inbox_is_quiet(const struct inbox *inbox);
-/* From now on, and until the owner falls asleep, senders do without a fence, where heavy ones work:
- * for who has not slept for long, as the next time costs more (heavy_fence.h). */
-void inbox_fence_for_all(struct inbox *inbox);
-/* Or cannot. */
-bool inbox_fences_for_all(const struct inbox *inbox);
+/* The owner's sleep, apart from falling asleep. */
+struct inbox_sleep *inbox_sleep(struct inbox *inbox);
 /* Senders wake us from now on. False: there is something to receive, do not sleep. */
 bool inbox_fall_asleep(struct inbox *inbox);
-void inbox_wake_up(struct inbox *inbox);
+/* Long records have come since the call before, and who woke us for them runs on the caller's own
+ * processor. */
+bool inbox_is_crowded(struct inbox *inbox);
 /* What senders wake us by, if they can; ours to watch and to hear. -1: nothing. */
 int inbox_bell(const struct inbox *inbox);
-/* False also after a sender has woken us. */
-bool inbox_is_asleep(const struct inbox *inbox);
 
 /* What senders see of the owner's queue pairs and keys, see direct.h; zeroed at first. NULL: it is
  * not `direct`. */

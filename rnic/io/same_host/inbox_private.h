@@ -21,7 +21,7 @@
 #include "rnic/wire/packet.h"
 #include "rnic/wire/path.h"
 
-#define INBOX_MAGIC      UINT64_C(0x57656972496e4238) /* "WeirInB8" */
+#define INBOX_MAGIC      UINT64_C(0x57656972496e4239) /* "WeirInB9" */
 #define INBOX_LANES      1024u
 #define INBOX_RING_BYTES (512u * 1024)
 #define INBOX_ROUTES     64u    /* of one lane */
@@ -68,6 +68,7 @@ struct inbox_head {
     _Alignas(RING_LINE) _Atomic uint32_t asleep;
     /* The owner's: it has a heavy fence before it falls asleep, so senders need none. */
     _Atomic uint32_t fences_for_all;
+    _Atomic uint32_t rung_on; /* the processor of who has woken the owner */
     _Alignas(
         RING_LINE) _Atomic uint64_t rung[INBOX_WORDS]; /* lanes not watched that have records */
     _Alignas(RING_LINE) _Atomic uint32_t lane_end;     /* no lane from here on was ever taken */

@@ -22,6 +22,7 @@
 
 #include "rnic/base/container.h"
 #include "rnic/io/same_host/inbox_private.h"
+#include "rnic/io/same_host/inbox_sleep.h"
 #include "rnic/io/same_host/outbox.h"
 #include "rnic/io/system/bell.h"
 #include "rnic/io/system/slab.h"
@@ -270,7 +271,7 @@ static void one_wake_up_for_one_sleep(void **state)
     assert_true(inbox_fall_asleep(inbox));
     outbox_has_woken(other); /* from that one */
     assert_true(outbox_flush(outbox));
-    inbox_wake_up(inbox);
+    inbox_sleep_end(inbox_sleep(inbox));
     assert_int_equal(put(outbox, &path, 2, 8), STATUS_OK);
     assert_false(outbox_flush(outbox));
     assert_int_equal(inbox_receive(inbox, &catcher.receiver, 16), 1);

@@ -12,6 +12,7 @@
 #include "rnic/io/system/bell.h"
 #include "rnic/io/system/clock.h"
 #include "rnic/io/system/heavy_fence.h"
+#include "rnic/io/system/processor.h"
 #include "rnic/io/system/raw_file.h"
 
 #define SHORT_HEADERS   ((uint32_t)sizeof(struct inbox_record) + BTH_LENGTH)
@@ -534,6 +535,7 @@ bool outbox_flush(struct outbox *outbox)
 
 bool outbox_wake(struct outbox *outbox)
 {
+    atomic_store_explicit(&outbox->head->rung_on, processor_here(), memory_order_relaxed);
     return bell_ring(outbox->bell);
 }
 

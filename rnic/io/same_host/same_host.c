@@ -473,8 +473,7 @@ bool same_host_is_quiet(const struct same_host *same_host)
     return same_host->inbox != NULL && inbox_is_quiet(same_host->inbox);
 }
 
-/* A full lane has been emptied since its owner last looked whether we sleep. */
-static bool has_new_room(struct same_host *same_host)
+bool same_host_has_new_room(struct same_host *same_host)
 {
     bool any = false;
     for (uint32_t i = 0; i < SLOT_COUNT && same_host->full_count > 0; i++) {
@@ -485,50 +484,6 @@ static bool has_new_room(struct same_host *same_host)
         }
     }
     return any;
-}
-
-void same_host_fence_for_all(struct same_host *same_host)
-{
-    if (same_host->inbox != NULL) {
-        inbox_fence_for_all(same_host->inbox);
-    }
-}
-
-bool same_host_fences_for_all(const struct same_host *same_host)
-{
-    return same_host->inbox == NULL || inbox_fences_for_all(same_host->inbox);
-}
-
-bool same_host_fall_asleep(struct same_host *same_host)
-{
-    if (same_host->inbox == NULL) {
-        return true;
-    }
-    if (!inbox_fall_asleep(same_host->inbox)) {
-        return false;
-    }
-    if (has_new_room(same_host)) {
-        inbox_wake_up(same_host->inbox);
-        return false;
-    }
-    return true;
-}
-
-int same_host_bell(const struct same_host *same_host)
-{
-    return same_host->inbox != NULL ? inbox_bell(same_host->inbox) : -1;
-}
-
-bool same_host_is_asleep(const struct same_host *same_host)
-{
-    return same_host->inbox == NULL || inbox_is_asleep(same_host->inbox);
-}
-
-void same_host_wake_up(struct same_host *same_host)
-{
-    if (same_host->inbox != NULL) {
-        inbox_wake_up(same_host->inbox);
-    }
 }
 
 bool same_host_lives(void *context, uint64_t incarnation)

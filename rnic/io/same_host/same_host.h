@@ -89,7 +89,7 @@ void same_host_has_forked(struct same_host *same_host);
 /* Shows what was sent, and wakes who sleeps. False: a lane was full, come back soon. */
 bool same_host_flush(struct same_host *same_host);
 
-/* See inbox.h. */
+/* See inbox.h and inbox_sleep.h. */
 uint32_t same_host_receive(struct same_host *same_host, struct inbox_receiver *receiver,
                            uint32_t budget);
 uint32_t same_host_receive_next(struct same_host *same_host, struct inbox_receiver *receiver,
@@ -99,6 +99,7 @@ void same_host_fence_for_all(struct same_host *same_host);
 bool same_host_fences_for_all(const struct same_host *same_host);
 bool same_host_fall_asleep(struct same_host *same_host);
 void same_host_wake_up(struct same_host *same_host);
+bool same_host_is_crowded(struct same_host *same_host);
 /* See bell.h; -1: none. */
 int same_host_bell(const struct same_host *same_host);
 bool same_host_is_asleep(const struct same_host *same_host);

@@ -58,6 +58,8 @@ struct peer *same_host_find(struct same_host *same_host, const struct path *path
                             struct qpn destination);
 /* What was put for it is shown by the next same_host_flush, and it is woken if it sleeps. */
 void same_host_remember(struct same_host *same_host, uint32_t slot, struct peer *peer);
+/* A full lane has been emptied since its owner last looked whether we sleep. */
+bool same_host_has_new_room(struct same_host *same_host);
 /* The process of that incarnation. */
 bool same_host_lives(void *same_host, uint64_t incarnation);
 /* See port.h. */
