@@ -318,12 +318,13 @@ enum memory_verdict memory_check_range(const struct region_attributes *attribute
                                                                      : MEMORY_NO_RIGHT;
 }
 
-/* Only bytes in hand: a claim to a whole message says nothing about when they are touched. */
+/* Only of bytes in hand: a claim to a whole message says nothing about when they are touched. */
 static bool is_mapped(const struct memory *memory, const struct memory_request *request,
                       uint8_t *bytes)
 {
     bool write = (request->rights & MEMORY_CHANGES) != 0;
-    return memory->probe == NULL || request->length > PACKET_PAYLOAD_MAX ||
+    bool claimed = !request->is_touched && request->length > PACKET_PAYLOAD_MAX;
+    return memory->probe == NULL || claimed ||
            memory->probe->is_mapped(memory->probe, bytes, request->length, write);
 }
 

@@ -92,6 +92,8 @@ struct memory_request {
     uint64_t length; /* 0: the key is not looked at [IBA 9.7.4.1.5] and *ret_bytes is NULL */
     unsigned rights; /* all of these, of enum access */
     struct qpn qpn;  /* through which a peer asks; 0: a local access */
+    bool is_touched; /* now, all of it; else more than PACKET_PAYLOAD_MAX is a claim alone, and the
+                      * probe is not asked */
 };
 
 enum memory_verdict {

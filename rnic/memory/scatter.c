@@ -75,7 +75,8 @@ static enum memory_verdict next_piece(struct scatter *scatter, uint32_t length, 
                                      .key = sge->key,
                                      .address = sge->address + scatter->within,
                                      .length = step,
-                                     .rights = rights};
+                                     .rights = rights,
+                                     .is_touched = true};
     enum memory_verdict verdict = memory_check(scatter->memory, &request, ret_bytes);
     if (verdict == MEMORY_GRANTED) {
         *ret_length = step;

@@ -63,14 +63,16 @@ static bool find_bytes(const struct qp *qp, const struct replay_entry *entry, ui
         .length = length,
         .rights = ACCESS_REMOTE_READ,
         .qpn = qp->number,
+        .is_touched = true,
     };
     return memory_check(qp->environment->memory, &request, ret_bytes) == MEMORY_GRANTED;
 }
 
-static enum step transmit_read(struct qp *qp, struct instant now, struct replay_entry *entry)
+/* `count` packets of the response, as one where there are more. */
+static enum step transmit_read(struct qp *qp, struct instant now, struct replay_entry *entry,
+                               uint32_t count)
 {
     struct pace *pace = &qp->responder.reads->pace;
-    uint32_t count = span(qp, entry);
     bool paced = count == 1 && answer_is_paced(qp, entry);
     if (paced && !pace_may_send(pace, now)) {
         qp_set_deadline(qp, pace->throttle.resume);
@@ -84,6 +86,9 @@ static enum step transmit_read(struct qp *qp, struct instant now, struct replay_
     uint32_t length = segment_span_length(entry->length, index, count, qp->mtu_shift);
     uint8_t *bytes = NULL;
     if (!find_bytes(qp, entry, length, &bytes)) {
+        if (count > 1) {
+            return transmit_read(qp, now, entry, 1); /* as far as they are there */
+        }
         replay_reset(&qp->responder.reads->replay, qp->responder.reads->replay.limit);
         responder_fail(qp, NAK_REMOTE_ACCESS, psn);
         return STEP_SENT;
@@ -222,5 +227,6 @@ enum step answer_transmit(struct qp *qp, struct instant now)
         bool owed = qp->responder.acknowledge.owed != OWED_NOTHING;
         return owed ? transmit_owed(qp) : STEP_IDLE;
     }
-    return entry->is_atomic ? transmit_atomic(qp, entry) : transmit_read(qp, now, entry);
+    return entry->is_atomic ? transmit_atomic(qp, entry)
+                            : transmit_read(qp, now, entry, span(qp, entry));
 }

@@ -122,10 +122,19 @@ static enum verdict check_length(const struct qp *qp, const struct packet *packe
     return VERDICT_EXECUTED;
 }
 
-bool responder_grants(const struct qp *qp, struct memory_key key, uint64_t address, uint64_t length,
-                      unsigned rights, uint8_t **ret_bytes)
+static bool grants(const struct qp *qp, const struct memory_request *request, uint8_t **ret_bytes)
 {
-    struct memory_request request = {
+    enum memory_verdict verdict = memory_check(qp->environment->memory, request, ret_bytes);
+    if (verdict != MEMORY_GRANTED) {
+        watch_refused(qp, request, verdict, request->rights);
+    }
+    return verdict == MEMORY_GRANTED;
+}
+
+static struct memory_request request_of(const struct qp *qp, struct memory_key key,
+                                        uint64_t address, uint64_t length, unsigned rights)
+{
+    return (struct memory_request){
         .domain = qp->responder.domain,
         .key = key,
         .address = address,
@@ -133,11 +142,22 @@ bool responder_grants(const struct qp *qp, struct memory_key key, uint64_t addre
         .rights = rights,
         .qpn = qp->number,
     };
-    enum memory_verdict verdict = memory_check(qp->environment->memory, &request, ret_bytes);
-    if (verdict != MEMORY_GRANTED) {
-        watch_refused(qp, &request, verdict, rights);
-    }
-    return verdict == MEMORY_GRANTED;
+}
+
+bool responder_grants(const struct qp *qp, struct memory_key key, uint64_t address, uint64_t length,
+                      unsigned rights, uint8_t **ret_bytes)
+{
+    struct memory_request request = request_of(qp, key, address, length, rights);
+    return grants(qp, &request, ret_bytes);
+}
+
+/* Bytes of the WRITE under way are put there now, however many. */
+static bool may_put(const struct qp *qp, uint64_t address, uint32_t length, uint8_t **ret_bytes)
+{
+    struct memory_key key = qp->responder.key;
+    struct memory_request request = request_of(qp, key, address, length, ACCESS_REMOTE_WRITE);
+    request.is_touched = true;
+    return grants(qp, &request, ret_bytes);
 }
 
 static void finish_message(struct responder *responder)
@@ -154,11 +174,8 @@ static enum verdict execute_send(struct qp *qp, const struct packet *packet)
     const uint8_t *payload;
     uint32_t length;
     tag_strip(qp, packet, &payload, &length);
-    if (length > MESSAGE_LENGTH_MAX - responder->done) {
+    if (length > MESSAGE_LENGTH_MAX - responder->done || length > scatter_left(place)) {
         return VERDICT_LENGTH; /* [IBA 9.7.4.1.6] */
-    }
-    if (length > scatter_left(place)) {
-        return VERDICT_LENGTH;
     }
     if (packet->reader != NULL) {
         if (scatter_read_in(place, packet->reader, length) != MEMORY_GRANTED) {
@@ -201,24 +218,13 @@ static enum verdict begin_write(struct qp *qp, const struct packet *packet)
     return VERDICT_EXECUTED;
 }
 
-/* Whoever watches has held the bytes back until now, when the key may have changed its meaning.
- * Asks in pieces: only of those is it said whether their pages are there. */
+/* Whoever watches has held the bytes back until now, when the key may have changed its meaning. */
 static bool may_reveal(const struct qp *qp)
 {
     const struct responder *responder = &qp->responder;
-    if (qp->environment->watcher == NULL) {
-        return true;
-    }
-    uint32_t step;
-    for (uint32_t left = responder->length; left > 0; left -= step) {
-        uint8_t *bytes;
-        step = left < PACKET_PAYLOAD_MAX ? left : PACKET_PAYLOAD_MAX;
-        if (!responder_grants(qp, responder->key, responder->address - left, step,
-                              ACCESS_REMOTE_WRITE, &bytes)) {
-            return false;
-        }
-    }
-    return true;
+    uint8_t *bytes;
+    return qp->environment->watcher == NULL ||
+           may_put(qp, responder->address - responder->length, responder->length, &bytes);
 }
 
 void responder_abandon(struct qp *qp)
@@ -259,8 +265,7 @@ static enum verdict execute_write(struct qp *qp, const struct packet *packet)
     }
     if (length > 0) {
         uint8_t *bytes;
-        if (!responder_grants(qp, responder->key, responder->address, length, ACCESS_REMOTE_WRITE,
-                              &bytes)) {
+        if (!may_put(qp, responder->address, length, &bytes)) {
             return VERDICT_ACCESS;
         }
         if (!put(qp, packet, bytes)) {

@@ -147,6 +147,70 @@ static void an_implicit_region_may_have_holes(void **state)
     munmap(pages, PAGE);
 }
 
+/* Two pages at `pages`, of which the second is gone. */
+static uint8_t *map_with_hole(void)
+{
+    uint8_t *pages =
+        mmap(NULL, 2 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert_int_equal(munmap(pages + PAGE, PAGE), 0);
+    return pages;
+}
+
+static void connect_again(struct world *w)
+{
+    struct ibv_wc wc;
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(ibv_destroy_qp(w->qps[i]), 0);
+    }
+    while (ibv_poll_cq(w->cq, 1, &wc) > 0) {
+    }
+    connect_pair(w);
+}
+
+/* Messages of several packets, which within a host come as one. */
+static void a_hole_ends_long_messages_too(void **state)
+{
+    struct world *w = *state;
+    connect_pair(w);
+    struct ibv_mr *all = ibv_reg_mr(w->pd, NULL, SIZE_MAX, ACCESS_ALL | IBV_ACCESS_ON_DEMAND);
+    uint8_t *whole_pages =
+        mmap(NULL, 2 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    struct ibv_sge sound = {(uintptr_t)whole_pages, 2 * PAGE, all->lkey};
+    assert_int_equal(transfer(w, IBV_WR_RDMA_WRITE, sound, (uintptr_t)whole_pages, all->rkey),
+                     IBV_WC_SUCCESS);
+    uint8_t *pages = map_with_hole();
+    struct ibv_sge holey = {(uintptr_t)pages, 2 * PAGE, all->lkey};
+    const struct {
+        enum ibv_wr_opcode opcode;
+        struct ibv_sge sge;
+        const uint8_t *remote;
+        enum ibv_wc_status status;
+    } rows[] = {
+        {IBV_WR_RDMA_WRITE, sound, pages, IBV_WC_REM_ACCESS_ERR},
+        {IBV_WR_RDMA_READ, sound, pages, IBV_WC_REM_ACCESS_ERR},
+        {IBV_WR_RDMA_WRITE, holey, whole_pages, IBV_WC_LOC_PROT_ERR},
+        {IBV_WR_RDMA_READ, holey, whole_pages, IBV_WC_LOC_PROT_ERR},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        assert_int_equal(
+            transfer(w, rows[i].opcode, rows[i].sge, (uintptr_t)rows[i].remote, all->rkey),
+            rows[i].status);
+        connect_again(w);
+    }
+    struct ibv_recv_wr receive = {.sg_list = &holey, .num_sge = 1}, *bad_receive;
+    struct ibv_send_wr send = {.wr_id = 1, .sg_list = &sound, .num_sge = 1, .opcode = IBV_WR_SEND},
+                       *bad;
+    assert_int_equal(ibv_post_recv(w->qps[1], &receive, &bad_receive), 0);
+    assert_int_equal(ibv_post_send(w->qps[0], &send, &bad), 0);
+    for (int i = 0; i < 2; i++) {
+        struct ibv_wc wc = await(w->cq);
+        assert_int_equal(wc.status, wc.wr_id == 1 ? IBV_WC_REM_OP_ERR : IBV_WC_LOC_PROT_ERR);
+    }
+    assert_int_equal(ibv_dereg_mr(all), 0);
+    munmap(whole_pages, 2 * PAGE);
+    munmap(pages, PAGE);
+}
+
 static void device_memory_is_counted_and_bounded(void **state)
 {
     struct world *w = *state;
@@ -393,6 +457,7 @@ int main(void)
         IN_WORLD(registering_anew_wants_sound_arguments),
         IN_WORLD(a_null_region_reads_as_zeroes),
         IN_WORLD(an_implicit_region_may_have_holes),
+        IN_WORLD(a_hole_ends_long_messages_too),
         IN_WORLD(device_memory_is_counted_and_bounded),
         IN_WORLD(a_file_in_memory_serves_as_dma_buf),
         IN_WORLD(a_part_of_a_large_page_serves_as_dma_buf),
