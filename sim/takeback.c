@@ -17,21 +17,16 @@ static bool end_lives(const struct end *end)
     return !end->gone && end->qp != NULL && end->host->life == end->life;
 }
 
-/* A READ that has ended may be under way once more, and is answered anew, if it may be. */
-static bool may_be_executed(const struct op *op)
-{
-    return op->phase != OP_DONE || op->kind == WORK_READ;
-}
-
-/* What names it. */
+/* What names it. A READ that was answered, and the answer lost, may wait for another in vain. */
 static void may_be_refused(struct world *world, const struct territory *territory)
 {
     for (uint32_t i = 0; i < world->end_count; i++) {
         struct end *end = world->ends[i];
         for (uint32_t j = 0; j < end->op_count; j++) {
             struct op *op = &end->ops[j];
-            if (op->has_target && op->target.territory == territory && may_be_executed(op)) {
+            if (op->has_target && op->target.territory == territory && op->phase != OP_DONE) {
                 op->may |= op->length > 0 ? MAY(COMPLETION_REMOTE_ACCESS_ERROR) : 0;
+                op->may |= op->kind == WORK_READ ? MAY(COMPLETION_RETRY_EXCEEDED) : 0;
                 end->pair->causes |= CAUSE_ILLEGAL;
                 end->pair->illegal_count += 2;
             }

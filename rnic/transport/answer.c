@@ -89,6 +89,10 @@ static enum step transmit_read(struct qp *qp, struct instant now, struct replay_
         if (count > 1) {
             return transmit_read(qp, now, entry, 1); /* as far as they are there */
         }
+        if (entry->answered) {
+            replay_drop(entry);
+            return STEP_SENT;
+        }
         replay_reset(&qp->responder.reads->replay, qp->responder.reads->replay.limit);
         responder_fail(qp, NAK_REMOTE_ACCESS, psn);
         return STEP_SENT;

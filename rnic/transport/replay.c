@@ -99,6 +99,11 @@ void replay_sent(struct replay_entry *entry, uint32_t count)
     entry->answered |= entry->next == entry->packet_count;
 }
 
+void replay_drop(struct replay_entry *entry)
+{
+    entry->next = entry->end;
+}
+
 struct replay_entry *replay_add(struct replay *replay)
 {
     struct replay_entry *oldest = replay_pending(replay);
@@ -107,7 +112,7 @@ struct replay_entry *replay_add(struct replay *replay)
             return NULL;
         }
         /* Who sends a new request has had that answer: the question for it again was an echo. */
-        oldest->next = oldest->end;
+        replay_drop(oldest);
         replay->turn++;
     }
     struct replay_entry *entry = entry_at(replay, replay->added);

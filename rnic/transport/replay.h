@@ -80,6 +80,9 @@ void replay_restart(struct replay *replay, struct replay_entry *entry, uint32_t 
                     uint32_t end);
 /* `count` more packets of the entry's response have left. */
 void replay_sent(struct replay_entry *entry, uint32_t count);
+/* No more of it leaves, though it was asked for again: that may be an echo, and who has had it may
+ * have taken back what he had lent for it. [IBA 9.7.5.1.2: only what is expected is refused] */
+void replay_drop(struct replay_entry *entry);
 /* `psn`, or where responses end just there, the PSN before the first of them. */
 struct psn replay_before(const struct replay *replay, struct psn psn);
 /* False: replay_pending finds none. */
