@@ -254,7 +254,7 @@ bool relay_takes_again(struct qp *qp, const struct packet *packet)
     relay->repeat_owner = owner;
     relay->repeat_until = instant_after(qp->environment->now, RETRY_NS);
     qp_set_deadline(qp, relay->repeat_until);
-    if (!send_request(qp, owner, packet, true)) {
+    if (!send_request(qp, owner, packet, true) && is_held) { /* else it may be an echo */
         responder_fail(qp, NAK_REMOTE_OPERATION, qp->responder.expected);
     }
     return true;

@@ -182,7 +182,7 @@ static void what_comes_after_a_long_rest_is_new(void **state)
     stop();
 }
 
-static void receive_send(uint8_t form, uint32_t index, unsigned node)
+static void receive_request(uint8_t form, uint32_t index, unsigned node)
 {
     const struct qp *target = w.lines[0].target;
     uint8_t bytes[PACKET_HEADER_MAX + 256] = {0};
@@ -192,8 +192,9 @@ static void receive_send(uint8_t form, uint32_t index, unsigned node)
                             .destination = qp_number(target),
                             .psn = psn_make(FIRST_PSN + index),
                             .xrc_srq = w.nodes[node].shared.number};
+    uint32_t payload = opcode_lookup(packet.opcode)->has_payload ? 256 : 0;
     device_receive(w.nodes[1].host.device, w.simulator.now, &arrival, bytes,
-                   packet_build(&packet, bytes) + 256);
+                   packet_build(&packet, bytes) + payload);
     host_wake(&w.nodes[1].host, 0);
 }
 
@@ -206,10 +207,10 @@ static void a_message_within_a_message_is_refused(void **state)
         for (unsigned i = 1; i <= 3; i++) {
             post_receive(&w.nodes[i]);
         }
-        receive_send(FORM_SEND_FIRST, 0, 2);
+        receive_request(FORM_SEND_FIRST, 0, 2);
         run(1000000);
         assert_int_equal(qp_current_state(w.lines[0].target), QP_RTS);
-        receive_send(FORM_SEND_ONLY, 1, inner);
+        receive_request(FORM_SEND_ONLY, 1, inner);
         run(RUN_NS);
         assert_int_equal(qp_current_state(w.lines[0].target), QP_ERROR);
         assert_int_equal(w.flushed, 1);
@@ -347,6 +348,21 @@ static void a_dead_owner_is_a_remote_operation_error(void **state)
     stop();
 }
 
+/* The READ is over, and comes again when who has answered it is gone: nobody misses anything. */
+static void an_echo_for_a_dead_owner_ends_nothing(void **state)
+{
+    (void)state;
+    start_by_hand();
+    post_op(0, (struct op){.kind = WORK_READ, .node = 2, .length = 8});
+    run(RUN_NS);
+    judge(0, true);
+    kill_owner();
+    receive_request(FORM_READ_REQUEST, 0, 2);
+    run(RUN_NS);
+    expect_states(QP_RTS, QP_RTS);
+    stop();
+}
+
 /* The completions of the target's own queue overrun while requests wait behind another process's:
  * that is the end of them all. */
 static void an_overrun_ends_what_is_held(void **state)
@@ -465,6 +481,7 @@ int main(void)
         cmocka_unit_test(a_target_in_error_gives_the_receive_back),
         cmocka_unit_test(a_dead_target_gives_the_receive_back),
         cmocka_unit_test(a_dead_owner_is_a_remote_operation_error),
+        cmocka_unit_test(an_echo_for_a_dead_owner_ends_nothing),
         cmocka_unit_test(an_overrun_ends_what_is_held),
         cmocka_unit_test(a_silent_owner_is_a_remote_operation_error),
         cmocka_unit_test(many_targets_share_the_deputies_room),
