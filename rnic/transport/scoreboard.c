@@ -330,8 +330,10 @@ bool scoreboard_last_in_doubt(const struct scoreboard *board, struct psn *ret_ps
     for (uint32_t i = known; i > 0; i--) {
         struct psn psn = psn_add(board->first, i - 1);
         uint32_t index = psn.value % REPORT_SPAN;
-        bool drawn = get(board->drawn, index) && i > 1; /* the first stands for its demand */
-        if (!drawn && !get(board->held, index) && !get(board->lost, index)) {
+        /* The first stands for its demand, which the peer may hold, and its response be lost. */
+        bool drawn = get(board->drawn, index) && i > 1;
+        bool held = get(board->held, index) && (i > 1 || !get(board->demand, index));
+        if (!drawn && !held && !get(board->lost, index)) {
             *ret_psn = psn;
             return true;
         }

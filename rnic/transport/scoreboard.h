@@ -81,8 +81,8 @@ uint32_t scoreboard_lose_old(struct scoreboard *board, struct instant now, uint6
 /* Something is to be sent again, to learn what has become of the rest: what counts as lost, or else
  * `psn`, which may come in vain. */
 void scoreboard_probe(struct scoreboard *board, struct psn psn);
-/* The last packet that the peer is not known to hold, but for those that count as lost. False:
- * there is none. */
+/* The last packet that the peer is not known to hold, but for those that count as lost; or the
+ * first, where that waits for a response. False: there is none. */
 bool scoreboard_last_in_doubt(const struct scoreboard *board, struct psn *ret_psn);
 /* How long ago the packet left last. */
 uint64_t scoreboard_out_ns(const struct scoreboard *board, struct instant now, struct psn psn);

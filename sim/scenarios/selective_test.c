@@ -480,6 +480,29 @@ static void a_forged_early_request_is_refused(void **state)
     forget_trace(&s);
 }
 
+/* The demand came early, and is known to have come. That says nothing of what it draws. */
+static void a_response_to_what_came_early_is_probed_for(void **state)
+{
+    (void)state;
+    s.a.attributes.timeout = 14;
+    scenario_agree(&s);
+    scenario_lose(&s, "A>B WRITE_ONLY psn=9");
+    scenario_lose(&s, "B>A READ_RESPONSE_ONLY psn=10");
+    post(WORK_WRITE, 2, 64);
+    post(WORK_READ, 3, 64);
+    scenario_run(&s);
+    expect_trace(&s, "50000us A>B WRITE_ONLY psn=9 length=64 lost\n"
+                     "50000us A>B READ_REQUEST psn=10 length=64\n"
+                     "50001us B>A REPORT psn=8 expected=9 +1\n"
+                     "50006.528us A>B WRITE_ONLY psn=9 length=64\n"
+                     "50007.528us B>A READ_RESPONSE_ONLY psn=10 lost\n"
+                     "50007.528us B>A ACK psn=9\n"
+                     "50008.528us A send 2 success\n"
+                     "50108.528us A>B READ_REQUEST psn=10 length=64\n"
+                     "50109.528us B>A READ_RESPONSE_ONLY psn=10\n"
+                     "50110.528us A send 3 success\n");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -505,6 +528,7 @@ int main(void)
                                         stop),
         cmocka_unit_test_setup_teardown(a_forged_report_is_refused, start, stop),
         cmocka_unit_test_setup_teardown(a_forged_early_request_is_refused, start, stop),
+        cmocka_unit_test_setup_teardown(a_response_to_what_came_early_is_probed_for, start, stop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
