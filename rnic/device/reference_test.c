@@ -116,7 +116,7 @@ static void begins(struct watcher *watcher, const struct qp *qp, uint8_t *bytes,
 {
 }
 
-static void ends(struct watcher *watcher, const struct qp *qp, bool whole)
+static void ends(struct watcher *watcher, const struct qp *qp, uint8_t *place)
 {
 }
 

@@ -59,14 +59,14 @@ static bool write_data(struct watcher *watcher, const struct qp *qp, uint32_t of
     return !witness->declines;
 }
 
-static void write_ends(struct watcher *watcher, const struct qp *qp, bool whole)
+static void write_ends(struct watcher *watcher, const struct qp *qp, uint8_t *place)
 {
     struct witness *witness = of(watcher);
     assert_non_null(witness->bytes);
-    if (whole) {
+    if (place != NULL) {
         assert_int_equal(witness->received, witness->length);
         if (!witness->declines) {
-            memcpy(witness->bytes, witness->held, witness->length);
+            memcpy(place, witness->held, witness->length);
         }
         witness->whole++;
     } else {
@@ -174,6 +174,39 @@ static void nothing_is_touched_after_the_region_has_gone(void **state)
     pair_destroy(pair);
 }
 
+/* The key leads elsewhere before the message ends: there the bytes belong, as those of packets that
+ * come after such a change would. */
+static void what_was_held_back_goes_where_the_key_leads(void **state)
+{
+    struct pair *pair = pair_create(&pair_defaults);
+    struct pair_side *a = &pair->sides[0], *b = &pair->sides[1];
+    struct witness witness = witness_make();
+    device_set_watcher(b->device, &witness.watcher);
+    pair->script = lose_last;
+    pair_fill(a, 0, LENGTH, 3);
+    pair_fill(b, REMOTE, LENGTH, 4);
+    uint8_t before[LENGTH], elsewhere[LENGTH];
+    memcpy(before, b->buffer + REMOTE, LENGTH);
+    pair_post_simple(a, WORK_WRITE, 1, 0, REMOTE, LENGTH);
+    while (witness.received < LENGTH * 4 / 5) {
+        assert_true(pair_step(pair));
+    }
+    struct region_attributes other = {
+        .domain = b->domain,
+        .address = PAIR_BUFFER_ADDRESS + REMOTE,
+        .length = LENGTH,
+        .bytes = elsewhere,
+        .access = ACCESS_LOCAL_WRITE | ACCESS_REMOTE_WRITE,
+    };
+    assert_int_equal(memory_reregister(device_memory(b->device), b->key, &other), STATUS_OK);
+    pair->knob = 1;
+    pair_run(pair);
+    (void)pair_expect(a->sends, 1, COMPLETION_SUCCESS);
+    assert_memory_equal(elsewhere, a->buffer, LENGTH);
+    assert_memory_equal(b->buffer + REMOTE, before, LENGTH);
+    pair_destroy(pair);
+}
+
 struct pages {
     struct memory_probe probe;
     const uint8_t *first; /* those before are gone */
@@ -250,6 +283,7 @@ int main(void)
         cmocka_unit_test(bytes_that_are_taken_come_whole),
         cmocka_unit_test(bytes_that_are_declined_go_where_they_belong),
         cmocka_unit_test(nothing_is_touched_after_the_region_has_gone),
+        cmocka_unit_test(what_was_held_back_goes_where_the_key_leads),
         cmocka_unit_test(nothing_is_touched_after_the_pages_have_gone),
         cmocka_unit_test(refusals_and_missing_receives_are_told),
     };

@@ -10,7 +10,6 @@
 #include "rnic/strict/keys.h"
 #include "rnic/strict/ledger.h"
 #include "rnic/strict/strict.h"
-#include "rnic/strict/visibility.h"
 
 #define CAPABILITY_IPC_LOCK 14u
 
@@ -123,7 +122,7 @@ void strict_window_freed(uint32_t key)
 void strict_deregistered(uint32_t key, const void *bytes, uint64_t length)
 {
     ledger_deregister(key);
-    visibility_forget(bytes, length);
+    strict_open(bytes, length);
 }
 
 static const char *right_name(unsigned rights)

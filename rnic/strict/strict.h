@@ -51,7 +51,7 @@ void strict_cq_overran(const void *cq, uint32_t capacity);
 bool strict_lock(const void *bytes, uint64_t length);
 void strict_unlock(const void *bytes, uint64_t length);
 void strict_registered(uint32_t key, uint64_t address, uint64_t length);
-/* Engine's lock. Nothing of these bytes is touched by strict mode afterwards. */
+/* Engine's lock. None of these bytes are closed by strict mode afterwards. */
 void strict_deregistered(uint32_t key, const void *bytes, uint64_t length);
 /* A bind or a local invalidate was posted, by which a window's key begins or ends; or the window is
  * freed. Other work is no matter. */

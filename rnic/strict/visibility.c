@@ -4,8 +4,6 @@
  * found no receive.
  *
  * Everything here is under the engine's lock. */
-#include "rnic/strict/visibility.h"
-
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -24,7 +22,7 @@
 struct staged {
     struct staged *next;
     const struct qp *qp;
-    uint8_t *bytes; /* where they belong; NULL: nowhere any more */
+    const uint8_t *bytes; /* where they belong as the message begins */
     uint32_t length;
     bool guarded;
     uint8_t data[];
@@ -93,17 +91,17 @@ static void lower(struct staged *staged)
 }
 
 /* From the last byte to the first, in pieces that appear at once. */
-static void reveal(const struct staged *staged)
+static void reveal(const struct staged *staged, uint8_t *place)
 {
     uint32_t left = staged->length;
     while (left > 0) {
         uint32_t piece = left % ATOM != 0 ? left % ATOM : ATOM;
         left -= piece;
-        memcpy(staged->bytes + left, staged->data + left, piece);
+        memcpy(place + left, staged->data + left, piece);
     }
 }
 
-static void write_ends(struct watcher *watcher, const struct qp *qp, bool whole)
+static void write_ends(struct watcher *watcher, const struct qp *qp, uint8_t *place)
 {
     struct staged **link = find(qp);
     struct staged *staged = *link;
@@ -118,8 +116,8 @@ static void write_ends(struct watcher *watcher, const struct qp *qp, bool whole)
         cancel_restore(cancel);
     }
     lower(staged);
-    if (whole && staged->bytes != NULL) {
-        reveal(staged);
+    if (place != NULL) {
+        reveal(staged, place);
     }
     free(staged);
 }
@@ -137,16 +135,6 @@ void strict_open(const void *bytes, uint64_t length)
     for (struct staged *staged = stages; staged != NULL; staged = staged->next) {
         if (overlaps(staged, bytes, length)) {
             lower(staged);
-        }
-    }
-}
-
-void visibility_forget(const void *bytes, uint64_t length)
-{
-    for (struct staged *staged = stages; staged != NULL; staged = staged->next) {
-        if (overlaps(staged, bytes, length)) {
-            lower(staged);
-            staged->bytes = NULL;
         }
     }
 }

@@ -218,19 +218,20 @@ static enum verdict begin_write(struct qp *qp, const struct packet *packet)
     return VERDICT_EXECUTED;
 }
 
-/* Whoever watches has held the bytes back until now, when the key may have changed its meaning. */
-static bool may_reveal(const struct qp *qp)
+/* Whoever watches has held the bytes back until now, when the key may have changed its meaning.
+ * False: not granted. */
+static bool find_place(const struct qp *qp, uint8_t **ret_place)
 {
     const struct responder *responder = &qp->responder;
-    uint8_t *bytes;
+    *ret_place = NULL;
     return qp->environment->watcher == NULL ||
-           may_put(qp, responder->address - responder->length, responder->length, &bytes);
+           may_put(qp, responder->address - responder->length, responder->length, ret_place);
 }
 
 void responder_abandon(struct qp *qp)
 {
     if (qp->responder.inbound == INBOUND_WRITE) {
-        watch_write_ends(qp, false);
+        watch_write_ends(qp, NULL);
     }
     qp->responder.inbound = INBOUND_NONE;
     qp->responder.done = 0;
@@ -276,10 +277,11 @@ static enum verdict execute_write(struct qp *qp, const struct packet *packet)
     responder->address += length;
     responder->done += length;
     if (packet->info->last) {
-        if (!may_reveal(qp)) {
+        uint8_t *place;
+        if (!find_place(qp, &place)) {
             return VERDICT_ACCESS;
         }
-        watch_write_ends(qp, true);
+        watch_write_ends(qp, place);
         if (packet->info->has_immediate) {
             responder_complete_receive(qp, COMPLETION_SUCCESS, packet);
         }

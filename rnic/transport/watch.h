@@ -37,11 +37,11 @@ static inline bool watch_write_data(const struct qp *qp, uint32_t offset, const 
     return watcher != NULL && watcher->write_data(watcher, qp, offset, data, length);
 }
 
-static inline void watch_write_ends(const struct qp *qp, bool whole)
+static inline void watch_write_ends(const struct qp *qp, uint8_t *place)
 {
     struct watcher *watcher = qp->environment->watcher;
     if (watcher != NULL) {
-        watcher->write_ends(watcher, qp, whole);
+        watcher->write_ends(watcher, qp, place);
     }
 }
 

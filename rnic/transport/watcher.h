@@ -24,14 +24,14 @@ struct watcher {
                     const struct memory_request *request, enum memory_verdict verdict,
                     unsigned rights);
     /* An RDMA WRITE of `length` bytes to `bytes` begins; its data come in order; then it ends.
-     * `whole`: all data came and may be written now, else the rest never comes and nothing may be
-     * touched any more. One at a time per queue pair. write_data false: not taken, the transport
-     * puts them in place as ever. */
+     * `place`: all data came and may be written there now, where the key leads by then; NULL: the
+     * rest never comes, and nothing may be touched any more. One at a time per queue pair.
+     * write_data false: not taken, the transport puts them in place as ever. */
     void (*write_begins)(struct watcher *watcher, const struct qp *qp, uint8_t *bytes,
                          uint32_t length);
     bool (*write_data)(struct watcher *watcher, const struct qp *qp, uint32_t offset,
                        const uint8_t *data, uint32_t length);
-    void (*write_ends)(struct watcher *watcher, const struct qp *qp, bool whole);
+    void (*write_ends)(struct watcher *watcher, const struct qp *qp, uint8_t *place);
     /* The oldest posted send is done or given up; its slot is about to be free. */
     void (*send_ends)(struct watcher *watcher, const struct qp *qp, const struct send_slot *slot);
 };

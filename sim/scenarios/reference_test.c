@@ -28,7 +28,7 @@ static bool write_data(struct watcher *watcher, const struct qp *qp, uint32_t of
     return false;
 }
 
-static void write_ends(struct watcher *watcher, const struct qp *qp, bool whole)
+static void write_ends(struct watcher *watcher, const struct qp *qp, uint8_t *place)
 {
 }
 
