@@ -97,7 +97,8 @@ void strict_sends_reset(struct qpn qpn)
     pthread_mutex_unlock(&queues.lock);
 }
 
-/* The position of the oldest signaled request that no polled completion covers. There is one. */
+/* The position of the oldest signaled request that no polled completion covers. There is one, and
+ * none of its like was posted over, as they are where the queue has failed. */
 static uint64_t next_signaled(const struct sends *sends)
 {
     uint64_t at = sends->reclaimed;
@@ -107,30 +108,32 @@ static uint64_t next_signaled(const struct sends *sends)
     return at;
 }
 
-uint32_t strict_sends_room(struct qpn qpn, uint32_t unpolled)
+uint32_t strict_sends_room(struct qpn qpn)
 {
     pthread_mutex_lock(&queues.lock);
     const struct sends *sends = *find(qpn.value);
     bool known = sends != NULL && !sends->failed;
     uint32_t capacity = known ? sends->capacity : 0;
     uint64_t used = known ? sends->posted - sends->reclaimed : 0;
-    bool has_signaled = known && sends->signaled != 0;
+    bool is_full = known && used >= capacity;
+    bool has_signaled = is_full && sends->signaled != 0;
+    bool waits = has_signaled && next_signaled(sends) < sends->ended; /* to be polled */
     pthread_mutex_unlock(&queues.lock);
     if (!known) {
         return UINT32_MAX;
     }
-    if (used >= capacity && !has_signaled) {
+    if (is_full && !has_signaled) {
         pitfall_warn(PITFALL_UNSIGNALED_FULL, NULL, "posted at",
                      "QP 0x%x: the send queue is full of %u requests, none of which asks for a "
                      "completion: it stays full",
                      qpn.value, capacity);
-    } else if (used >= capacity && unpolled > 0) {
+    } else if (waits) {
         pitfall_warn(PITFALL_UNPOLLED, NULL, "posted at",
-                     "QP 0x%x: the send queue (%u requests) is full while %u completions wait in "
-                     "its completion queue to be polled",
-                     qpn.value, capacity, unpolled);
+                     "QP 0x%x: the send queue (%u requests) is full while completions of its "
+                     "requests wait to be polled",
+                     qpn.value, capacity);
     }
-    return used < capacity ? (uint32_t)(capacity - used) : 0;
+    return is_full ? 0 : (uint32_t)(capacity - used);
 }
 
 #define LANES 4
@@ -273,7 +276,7 @@ void strict_polled(const struct completion *completion)
     struct sends *sends = *find(completion->qpn.value);
     if (sends != NULL && completion->status != COMPLETION_SUCCESS) {
         sends->failed = true;
-    } else if (sends != NULL && sends->signaled != 0) {
+    } else if (sends != NULL && !sends->failed && sends->signaled != 0) {
         sends->reclaimed = next_signaled(sends) + 1;
         sends->signaled--;
     }

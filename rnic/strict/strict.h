@@ -64,9 +64,8 @@ void strict_check_sges(const struct memory *memory, struct domain domain, const 
 /* Send queues give a slot back only when a completion that covers it was polled. */
 void strict_sends_begin(struct qpn qpn, uint32_t capacity);
 void strict_sends_end(struct qpn qpn);
-/* How many more may be posted; `unpolled` completions lie in the completion queue. Warns if there
- * is no room and the program itself is the reason. */
-uint32_t strict_sends_room(struct qpn qpn, uint32_t unpolled);
+/* How many more may be posted. Warns if there is no room and the program itself is the reason. */
+uint32_t strict_sends_room(struct qpn qpn);
 /* Before `request` is posted, under the engine's lock, and after it could not be. */
 void strict_sends_post(struct qpn qpn, const struct memory *memory, struct domain domain,
                        const struct send_request *request, bool signaled);

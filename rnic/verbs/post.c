@@ -14,8 +14,7 @@ uint32_t post_room(struct soft_qp *qp)
 {
     uint32_t room = qp_send_room(qp->qp);
     if (strict_is_on() && qp_current_state(qp->qp) == QP_RTS) {
-        const struct soft_cq *cq = soft_cq(qp->extended.qp_base.send_cq);
-        uint32_t counted = strict_sends_room(qp_number(qp->qp), completion_queue_depth(cq->queue));
+        uint32_t counted = strict_sends_room(qp_number(qp->qp));
         room = counted < room ? counted : room;
     }
     return room;
