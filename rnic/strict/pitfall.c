@@ -3,11 +3,13 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/limits.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -73,10 +75,21 @@ static struct {
     uint64_t places[PITFALL_COUNT][WARNINGS_MAX]; /* what was warned of */
 } warned = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-/* In a child: a thread that held it is gone. */
+/* Where warnings go; no path: standard error. */
+static struct {
+    pthread_mutex_t lock;
+    char path[PATH_MAX]; /* absolute, for programs change their folder */
+    int descriptor;
+    struct stat file; /* what was opened */
+} journal = {.lock = PTHREAD_MUTEX_INITIALIZER, .descriptor = -1};
+
+/* In a child: a thread that held it is gone, and what its parent did is its parent's. */
 static void after_fork(void)
 {
     pthread_mutex_init(&warned.lock, NULL);
+    memset(warned.count, 0, sizeof warned.count);
+    memset(warned.said, 0, sizeof warned.said);
+    pthread_mutex_init(&journal.lock, NULL);
 }
 
 __attribute__((constructor)) static void watch_fork(void)
@@ -168,26 +181,58 @@ static void add_frames(struct text *text, const struct trace *where)
     }
 }
 
-static int log_descriptor = STDERR_FILENO;
+/* None that the program may take for a standard stream. */
+static bool open_journal(int flags)
+{
+    int opened = open(journal.path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | flags, 0666);
+    journal.descriptor = opened < 0 ? -1 : fcntl(opened, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+    if (opened >= 0) {
+        close(opened);
+    }
+    return journal.descriptor >= 0 && fstat(journal.descriptor, &journal.file) == 0;
+}
 
 bool pitfall_log_to(const char *path)
 {
-    int descriptor = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-    if (descriptor >= 0) {
-        log_descriptor = descriptor;
+    char folder[PATH_MAX] = "";
+    if (path[0] != '/' && getcwd(folder, sizeof folder) == NULL) {
+        return false;
     }
-    return descriptor >= 0;
+    int length = snprintf(journal.path, sizeof journal.path, "%s/%s", folder, path);
+    if (length >= (int)sizeof journal.path) {
+        errno = ENAMETOOLONG;
+    }
+    if (length >= (int)sizeof journal.path || !open_journal(0)) {
+        journal.path[0] = 0;
+        return false;
+    }
+    return true;
+}
+
+/* Programs close what descriptors they find, and what has the number then is theirs. */
+static int way_out(void)
+{
+    struct stat file;
+    pthread_mutex_lock(&journal.lock);
+    bool is_ours = fstat(journal.descriptor, &file) == 0 && file.st_dev == journal.file.st_dev &&
+                   file.st_ino == journal.file.st_ino;
+    bool is_open = journal.path[0] != 0 && (is_ours || open_journal(O_NONBLOCK));
+    int descriptor = is_open ? journal.descriptor : STDERR_FILENO;
+    pthread_mutex_unlock(&journal.lock);
+    return descriptor;
 }
 
 /* No buffer of ours that a fork or an abort could double or lose. False and errno. */
 static bool write_all(const struct text *text)
 {
+    int descriptor = way_out();
     for (size_t done = 0; done < text->length;) {
-        ssize_t wrote = write(log_descriptor, text->bytes + done, text->length - done);
-        if (wrote <= 0) {
+        ssize_t wrote = write(descriptor, text->bytes + done, text->length - done);
+        if (wrote > 0) {
+            done += (size_t)wrote;
+        } else if (wrote == 0 || errno != EINTR) {
             return false;
         }
-        done += (size_t)wrote;
     }
     return true;
 }

@@ -6,7 +6,12 @@
 
 #include <cmocka.h>
 
+#include <fcntl.h>
 #include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "rnic/strict/receives.h"
@@ -27,6 +32,56 @@ static void a_closed_pipe_ends_nothing(void **state)
     assert_int_equal(pitfall_count(PITFALL_LIMIT), 1);
     sigpending(&pending);
     assert_int_equal(sigismember(&pending, SIGPIPE), 0);
+}
+
+/* What a parent did is the parent's to sum up. */
+static void a_child_begins_anew(void **state)
+{
+    pitfall_warn(PITFALL_MEMLOCK, NULL, "registered at", "said by a parent");
+    pid_t child = fork();
+    if (child == 0) {
+        _exit((int)pitfall_count(PITFALL_MEMLOCK));
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    assert_int_equal(pitfall_count(PITFALL_MEMLOCK), 1);
+}
+
+static size_t length_of(const char *path)
+{
+    struct stat facts;
+    return stat(path, &facts) == 0 ? (size_t)facts.st_size : 0;
+}
+
+/* The program has closed all descriptors, in another folder: its own files are not written to. */
+static void the_log_is_no_file_of_the_program(void **state)
+{
+    char folder[] = "/tmp/weir-pitfall-XXXXXX", log[64];
+    assert_non_null(mkdtemp(folder));
+    snprintf(log, sizeof log, "%s/log", folder);
+    pid_t child = fork();
+    if (child == 0) {
+        bool fine = chdir(folder) == 0 && pitfall_log_to("log") && chdir("/") == 0;
+        for (int i = STDERR_FILENO + 1; i < 64; i++) {
+            close(i);
+        }
+        int files[8];
+        for (size_t i = 0; i < 8; i++) {
+            files[i] = open("/tmp", O_RDWR | O_TMPFILE | O_CLOEXEC, 0600);
+        }
+        pitfall_warn(PITFALL_CQ_OVERRUN, NULL, "created at", "said in the log");
+        for (size_t i = 0; i < 8; i++) {
+            fine = fine && lseek(files[i], 0, SEEK_END) == 0;
+        }
+        _exit(fine ? 0 : 1);
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    assert_int_not_equal(length_of(log), 0);
+    unlink(log);
+    rmdir(folder);
 }
 
 static const struct receive_queue *queue(size_t number)
@@ -55,6 +110,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_closed_pipe_ends_nothing),
         cmocka_unit_test(no_queue_starves),
+        cmocka_unit_test(a_child_begins_anew),
+        cmocka_unit_test(the_log_is_no_file_of_the_program),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
