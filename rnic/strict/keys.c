@@ -177,6 +177,12 @@ void keys_explain(const struct memory_request *request, enum memory_verdict verd
         pitfall_warn(PITFALL_UNKNOWN_KEY, &record.where,
                      record.window ? "bound at" : "registered at",
                      "%s names key 0x%x of another protection domain", what, record.key);
+    } else if (verdict == MEMORY_NOT_MAPPED) {
+        pitfall_warn(PITFALL_OUT_OF_REGION, &record.where, "registered at",
+                     "%s names %" PRIu64 " bytes at 0x%" PRIx64
+                     ", where the region of key 0x%x, which is on demand, has no memory that could "
+                     "be brought in",
+                     what, request->length, request->address, record.key);
     } else {
         pitfall_warn(
             PITFALL_OUT_OF_REGION, &record.where, record.window ? "bound at" : "registered at",
