@@ -321,7 +321,10 @@ static enum status reregister(struct soft_mr *mr, const struct region_attributes
     struct engine *engine = context_engine(mr->ibv.context);
     struct memory_key key = {mr->ibv.lkey};
     bool pinned = is_pinned(attributes);
-    if (pinned && !strict_lock(attributes->bytes, attributes->length)) {
+    bool moves =
+        attributes->bytes != mr->attributes.bytes || attributes->length != mr->attributes.length;
+    bool pins = pinned && (moves || !mr->is_pinned); /* else it is locked as it is */
+    if (pins && !strict_lock(attributes->bytes, attributes->length)) {
         return STATUS_NO_MEMORY;
     }
     engine_lock(engine);
@@ -338,7 +341,7 @@ static enum status reregister(struct soft_mr *mr, const struct region_attributes
     }
     engine_unlock(engine);
     const struct region_attributes *old = status == STATUS_OK ? &mr->attributes : attributes;
-    if (status == STATUS_OK ? mr->is_pinned : pinned) {
+    if (status == STATUS_OK ? mr->is_pinned && (pins || !pinned) : pins) {
         strict_unlock(old->bytes, old->length);
     }
     mr->is_pinned = status == STATUS_OK ? pinned : mr->is_pinned;

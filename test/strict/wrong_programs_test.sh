@@ -54,7 +54,7 @@ for program in "$@"; do
     *) expected=$name ;;
     esac
     case $name in
-    memlock | correct-child) ways=memlock=64K ;;
+    memlock | correct-child | correct-reregistered) ways=memlock=64K ;;
     limit-abilities) ways="mlx5 mlx4 irdma bnxt rxe" ;;
     limit-count) ways=irdma ;;
     *) ways=1 ;;
