@@ -89,6 +89,7 @@ enum qp_attribute {
     QP_SET_PORT = 1 << 14,
     QP_SET_QKEY = 1 << 15,
     QP_SET_CURRENT_STATE = 1 << 16, /* the state the caller believes it is in */
+    QP_SET_MIGRATION = 1 << 17,     /* of its path: there is no other */
 };
 
 struct qp_attributes {

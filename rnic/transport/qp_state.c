@@ -20,15 +20,16 @@ struct transition {
 #define RELIABLE_RTS                                                                               \
     (QP_SET_SEND_PSN | QP_SET_TIMEOUT | QP_SET_RETRY_COUNT | QP_SET_RNR_RETRY_COUNT |              \
      QP_SET_MAX_READS_OUT)
+#define CONNECTED_ON (QP_SET_ACCESS | QP_SET_MIGRATION)
 #define RELIABLE_SQD                                                                               \
     (QP_SET_PORT | QP_SET_PATH | QP_SET_TIMEOUT | QP_SET_RETRY_COUNT | QP_SET_RNR_RETRY_COUNT |    \
-     QP_SET_MAX_READS_OUT | QP_SET_MAX_READS_IN | QP_SET_ACCESS | QP_SET_PKEY_INDEX |              \
+     QP_SET_MAX_READS_OUT | QP_SET_MAX_READS_IN | CONNECTED_ON | QP_SET_PKEY_INDEX |               \
      QP_SET_MIN_RNR_TIMER)
 #define INITIATOR_SQD                                                                              \
     (QP_SET_PORT | QP_SET_PATH | QP_SET_TIMEOUT | QP_SET_RETRY_COUNT | QP_SET_RNR_RETRY_COUNT |    \
-     QP_SET_MAX_READS_OUT | QP_SET_ACCESS | QP_SET_PKEY_INDEX)
+     QP_SET_MAX_READS_OUT | CONNECTED_ON | QP_SET_PKEY_INDEX)
 #define TARGET_SQD                                                                                 \
-    (QP_SET_PORT | QP_SET_PATH | QP_SET_TIMEOUT | QP_SET_MAX_READS_IN | QP_SET_ACCESS |            \
+    (QP_SET_PORT | QP_SET_PATH | QP_SET_TIMEOUT | QP_SET_MAX_READS_IN | CONNECTED_ON |             \
      QP_SET_PKEY_INDEX | QP_SET_MIN_RNR_TIMER)
 
 static const struct transition transitions[] = {
@@ -55,30 +56,30 @@ static const struct transition transitions[] = {
      {RELIABLE_RTR, QP_SET_ACCESS | QP_SET_PKEY_INDEX}},
     {QP_RTR,
      QP_RTS,
-     {RELIABLE_RTS, QP_SET_ACCESS | QP_SET_MIN_RNR_TIMER},
-     {QP_SET_SEND_PSN, QP_SET_ACCESS},
+     {RELIABLE_RTS, CONNECTED_ON | QP_SET_MIN_RNR_TIMER},
+     {QP_SET_SEND_PSN, CONNECTED_ON},
      {QP_SET_SEND_PSN, QP_SET_QKEY},
-     {RELIABLE_RTS, QP_SET_ACCESS},
-     {QP_SET_SEND_PSN | QP_SET_TIMEOUT, QP_SET_ACCESS | QP_SET_MIN_RNR_TIMER}},
+     {RELIABLE_RTS, CONNECTED_ON},
+     {QP_SET_SEND_PSN | QP_SET_TIMEOUT, CONNECTED_ON | QP_SET_MIN_RNR_TIMER}},
     {QP_RTS,
      QP_RTS,
-     {0, QP_SET_ACCESS | QP_SET_MIN_RNR_TIMER},
-     {0, QP_SET_ACCESS},
+     {0, CONNECTED_ON | QP_SET_MIN_RNR_TIMER},
+     {0, CONNECTED_ON},
      {0, QP_SET_QKEY},
-     {0, QP_SET_ACCESS},
-     {0, QP_SET_ACCESS | QP_SET_MIN_RNR_TIMER}},
+     {0, CONNECTED_ON},
+     {0, CONNECTED_ON | QP_SET_MIN_RNR_TIMER}},
     {QP_RTS, QP_SQD, {0, 0}, {0, 0}, {0, 0}, {0, 0}, {0, 0}},
     {QP_SQD,
      QP_RTS,
-     {0, QP_SET_ACCESS | QP_SET_MIN_RNR_TIMER},
-     {0, QP_SET_ACCESS},
+     {0, CONNECTED_ON | QP_SET_MIN_RNR_TIMER},
+     {0, CONNECTED_ON},
      {0, QP_SET_QKEY},
-     {0, QP_SET_ACCESS},
-     {0, QP_SET_ACCESS | QP_SET_MIN_RNR_TIMER}},
+     {0, CONNECTED_ON},
+     {0, CONNECTED_ON | QP_SET_MIN_RNR_TIMER}},
     {QP_SQD,
      QP_SQD,
      {0, RELIABLE_SQD},
-     {0, QP_SET_PATH | QP_SET_ACCESS | QP_SET_PKEY_INDEX},
+     {0, QP_SET_PATH | CONNECTED_ON | QP_SET_PKEY_INDEX},
      {0, QP_SET_PKEY_INDEX | QP_SET_QKEY},
      {0, INITIATOR_SQD},
      {0, TARGET_SQD}},
@@ -100,11 +101,13 @@ static const struct attribute_set *set_for(const struct transition *transition,
     }
 }
 
-static enum status check_set(const struct attribute_set *set, unsigned mask,
+/* What state the caller believes it to be in may be said on the way to RTS only. */
+static enum status check_set(const struct attribute_set *set, enum qp_state to, unsigned mask,
                              unsigned *ret_offending)
 {
     unsigned missing = set->required & ~mask;
-    unsigned allowed = set->required | set->optional | QP_SET_STATE | QP_SET_CURRENT_STATE;
+    unsigned allowed = set->required | set->optional | QP_SET_STATE |
+                       (to == QP_RTS ? (unsigned)QP_SET_CURRENT_STATE : 0);
     unsigned offending = missing | (mask & ~allowed);
     if (offending == 0) {
         return STATUS_OK;
@@ -120,14 +123,14 @@ enum status qp_state_check(enum service service, bool is_target, enum qp_state f
 {
     static const struct attribute_set none;
     if (to == QP_RESET || to == QP_ERROR) {
-        return check_set(&none, mask, ret_offending);
+        return check_set(&none, to, mask, ret_offending);
     }
     if (from == QP_SQE && service_is_reliable(service)) {
         return STATUS_STATE;
     }
     for (size_t i = 0; i < sizeof transitions / sizeof transitions[0]; i++) {
         if (transitions[i].from == from && transitions[i].to == to) {
-            return check_set(set_for(&transitions[i], service, is_target), mask, ret_offending);
+            return check_set(set_for(&transitions[i], service, is_target), to, mask, ret_offending);
         }
     }
     return STATUS_STATE;

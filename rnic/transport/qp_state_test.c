@@ -68,12 +68,38 @@ static void each_service_has_its_own_needs(void **state)
                                     QP_SET_MAX_READS_OUT);
 }
 
+/* As the kernel's ib_modify_qp_is_ok has it for all adapters. */
+static void beliefs_and_paths_have_their_places(void **state)
+{
+    static const struct {
+        enum qp_state from, to;
+        bool current, migration;
+    } rows[] = {
+        {QP_RESET, QP_RESET, false, false}, {QP_INIT, QP_INIT, false, false},
+        {QP_RTS, QP_RTS, true, true},       {QP_RTS, QP_SQD, false, false},
+        {QP_SQD, QP_SQD, false, true},      {QP_SQD, QP_RTS, true, true},
+        {QP_RTS, QP_ERROR, false, false},   {QP_ERROR, QP_RESET, false, false},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        for (int datagram = 0; datagram <= 1; datagram++) {
+            enum service service = datagram ? SERVICE_UD : SERVICE_UC;
+            enum status current = qp_state_check(service, false, rows[i].from, rows[i].to,
+                                                 QP_SET_STATE | QP_SET_CURRENT_STATE, NULL);
+            enum status migration = qp_state_check(service, false, rows[i].from, rows[i].to,
+                                                   QP_SET_STATE | QP_SET_MIGRATION, NULL);
+            assert_int_equal(current == STATUS_OK, rows[i].current);
+            assert_int_equal(migration == STATUS_OK, rows[i].migration && !datagram);
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(only_the_listed_transitions_exist),
         cmocka_unit_test(missing_and_foreign_attributes_are_named),
         cmocka_unit_test(each_service_has_its_own_needs),
+        cmocka_unit_test(beliefs_and_paths_have_their_places),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

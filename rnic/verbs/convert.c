@@ -239,7 +239,7 @@ static const struct {
     {IBV_QP_MIN_RNR_TIMER, QP_SET_MIN_RNR_TIMER},
     {IBV_QP_SQ_PSN, QP_SET_SEND_PSN},
     {IBV_QP_MAX_DEST_RD_ATOMIC, QP_SET_MAX_READS_IN},
-    {IBV_QP_PATH_MIG_STATE, 0}, /* MIGRATED only, see below */
+    {IBV_QP_PATH_MIG_STATE, QP_SET_MIGRATION}, /* MIGRATED only, see below */
     {IBV_QP_DEST_QPN, QP_SET_DESTINATION},
 };
 
