@@ -121,13 +121,22 @@ uint64_t pitfall_count(enum pitfall pitfall)
     return count;
 }
 
-/* True if this place has not been warned of and may be. */
-static bool is_new(enum pitfall pitfall, const struct trace *where)
+/* FNV-1a over the addresses; what no place of the program brings about is known by its words. */
+static uint64_t place_of(const struct trace *where, const char *message)
 {
-    uint64_t place = 0xcbf29ce484222325; /* FNV-1a over the addresses */
+    uint64_t place = 0xcbf29ce484222325;
     for (int i = 0; i < where->count; i++) {
         place = (place ^ (uintptr_t)where->frames[i]) * 0x100000001b3;
     }
+    for (; where->count == 0 && *message != 0; message++) {
+        place = (place ^ (unsigned char)*message) * 0x100000001b3;
+    }
+    return place;
+}
+
+/* True if this place has not been warned of and may be. */
+static bool is_new(enum pitfall pitfall, uint64_t place)
+{
     bool fresh = false;
     pthread_mutex_lock(&warned.lock);
     warned.count[pitfall]++;
@@ -263,18 +272,18 @@ void pitfall_warn(enum pitfall pitfall, const struct trace *where, const char *l
         trace_take(&here);
         where = &here;
     }
-    if (!is_new(pitfall, where)) {
-        return;
-    }
     char message[1024];
     va_list arguments;
     va_start(arguments, format);
     vsnprintf(message, sizeof message, format, arguments);
     va_end(arguments);
+    if (!is_new(pitfall, place_of(where, message))) {
+        return;
+    }
     struct text text = {0};
     add(&text, "weir strict: %s: %s (%s[%d])\n    %s\n", pitfalls[pitfall].name, message,
         program_invocation_short_name, (int)getpid(), pitfalls[pitfall].advice);
-    add(&text, "    %s:\n", label);
+    add(&text, "    %s:%s\n", label, where->count == 0 ? " no place of the program" : "");
     add_frames(&text, where);
     say(&text);
 }

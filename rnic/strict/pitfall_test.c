@@ -7,9 +7,11 @@
 #include <cmocka.h>
 
 #include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -46,6 +48,45 @@ static void a_child_begins_anew(void **state)
     assert_int_equal(waitpid(child, &status, 0), child);
     assert_int_equal(status, 0);
     assert_int_equal(pitfall_count(PITFALL_MEMLOCK), 1);
+}
+
+static void *say_keys(void *nothing)
+{
+    for (int i = 0; i < 6; i++) {
+        pitfall_warn(PITFALL_UNKNOWN_KEY, NULL, "met at", "a peer names key %d", i / 2);
+    }
+    return NULL;
+}
+
+/* In a thread of the library's (here all of it is in the program) two mistakes are two, however
+ * alike their places. */
+static void what_has_no_place_is_known_by_its_words(void **state)
+{
+    char text[4096] = "";
+    int ends[2], standard = dup(STDERR_FILENO);
+    pthread_t thread;
+    assert_int_equal(pipe(ends), 0);
+    dup2(ends[1], STDERR_FILENO);
+    pthread_create(&thread, NULL, say_keys, NULL);
+    pthread_join(thread, NULL);
+    dup2(standard, STDERR_FILENO);
+    close(ends[1]);
+    close(standard);
+    for (size_t got = 0; got < sizeof text - 1;) {
+        ssize_t more = read(ends[0], text + got, sizeof text - 1 - got);
+        assert_true(more >= 0);
+        if (more == 0) {
+            break;
+        }
+        got += (size_t)more;
+    }
+    close(ends[0]);
+    int said = 0;
+    for (const char *at = text; (at = strstr(at, "no place of the program")) != NULL; at++) {
+        said++;
+    }
+    assert_int_equal(said, 3);
+    assert_null(strstr(text, "#0"));
 }
 
 static size_t length_of(const char *path)
@@ -111,6 +152,7 @@ int main(void)
         cmocka_unit_test(a_closed_pipe_ends_nothing),
         cmocka_unit_test(no_queue_starves),
         cmocka_unit_test(a_child_begins_anew),
+        cmocka_unit_test(what_has_no_place_is_known_by_its_words),
         cmocka_unit_test(the_log_is_no_file_of_the_program),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,7 +1,9 @@
 #include "rnic/strict/trace.h"
 
+#include <dlfcn.h>
 #include <execinfo.h>
 #include <link.h>
+#include <pthread.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
@@ -37,6 +39,17 @@ bool trace_is_ours(const void *address)
     return (uintptr_t)address >= own_first && (uintptr_t)address < own_end;
 }
 
+#define BEGINNING 3 /* frames of the C library, or a sanitizer, that begin a thread */
+
+/* Nothing but them: a thread of this library. */
+static bool is_beginning(void *const *frames, int count)
+{
+    Dl_info thread, frame;
+    return count <= BEGINNING && count > 0 && dladdr(frames[0], &frame) != 0 &&
+           dladdr((void *)(uintptr_t)pthread_create, &thread) != 0 &&
+           frame.dli_fbase == thread.dli_fbase;
+}
+
 void trace_take(struct trace *ret_trace)
 {
     void *frames[TRACE_DEPTH];
@@ -45,6 +58,7 @@ void trace_take(struct trace *ret_trace)
     while (first < count && trace_is_ours(frames[first])) {
         first++;
     }
+    first = is_beginning(frames + first, count - first) ? count : first;
     ret_trace->count = count - first;
     memcpy(ret_trace->frames, frames + first, (size_t)(count - first) * sizeof frames[0]);
 }

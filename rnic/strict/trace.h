@@ -4,14 +4,15 @@
 
 #include <stdbool.h>
 
-/* Return addresses, innermost first. All zero: not known. */
+/* Return addresses, innermost first. None: no place of the program. */
 #define TRACE_DEPTH 24
 struct trace {
     int count;
     void *frames[TRACE_DEPTH];
 };
 
-/* From the program's own call outward; this library's frames are left out. */
+/* From the program's own call outward; this library's frames are left out, and those that began a
+ * thread of its. */
 void trace_take(struct trace *ret_trace);
 /* Whether an address lies in the code of this library. Async-signal-safe. */
 bool trace_is_ours(const void *address);
