@@ -106,7 +106,7 @@ static struct shared_domain *create(struct engine *engine, int file, const struc
         return NULL;
     }
     domain->domain = name_of(facts);
-    domain->file = fcntl(file, F_DUPFD_CLOEXEC, 0);
+    domain->file = fcntl(file, F_DUPFD_CLOEXEC, STDERR_FILENO + 1); /* no stream of the program's */
     if (domain->file < 0 || !hold(domain, flags)) {
         int error = errno;
         if (domain->file >= 0) {

@@ -392,6 +392,24 @@ static void test_life_of_a_domain(void **state)
     both->target = create_target(both->w, both->domain);
 }
 
+/* Else what the program prints would be written into the file. */
+static void test_a_domain_stands_in_for_no_stream(void **state)
+{
+    struct both *both = *state;
+    int file = memfd_create("domain", MFD_CLOEXEC), input = dup(STDIN_FILENO);
+    close(STDIN_FILENO);
+    struct ibv_xrcd *domain = open_domain(both->w->context, file, O_CREAT);
+    bool stands_in = fcntl(STDIN_FILENO, F_GETFD) != -1;
+    if (input >= 0) {
+        dup2(input, STDIN_FILENO);
+        close(input);
+    }
+    assert_non_null(domain);
+    assert_false(stands_in);
+    assert_int_equal(ibv_close_xrcd(domain), 0);
+    close(file);
+}
+
 static void test_open_target(void **state)
 {
     struct both *both = *state;
@@ -503,6 +521,7 @@ int main(void)
         TEST(test_a_forked_child_lets_go_of_a_target),
         TEST(test_dead_owner),
         TEST(test_life_of_a_domain),
+        TEST(test_a_domain_stands_in_for_no_stream),
         TEST(test_open_target),
         TEST(test_waiting_for_the_registry),
         TEST(test_nothing_is_posted_to_a_target),
