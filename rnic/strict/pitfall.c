@@ -291,11 +291,13 @@ void pitfall_warn(enum pitfall pitfall, const struct trace *where, const char *l
 __attribute__((destructor)) static void sum_up(void)
 {
     struct text text = {0};
+    pthread_mutex_lock(&warned.lock); /* threads may go on */
     for (unsigned i = 0; i < PITFALL_COUNT; i++) {
         if (!warned.off[i] && warned.count[i] > warned.said[i]) {
             add(&text, "weir strict: %s: %llu times in all\n", pitfalls[i].name,
                 (unsigned long long)warned.count[i]);
         }
     }
+    pthread_mutex_unlock(&warned.lock);
     say(&text);
 }
