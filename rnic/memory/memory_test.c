@@ -40,7 +40,7 @@ static enum memory_verdict check(struct memory *memory, struct domain domain, st
                                  uint64_t address, uint64_t length, unsigned rights,
                                  uint8_t **ret_bytes)
 {
-    struct memory_request request = {domain, key, address, length, rights, {0}};
+    struct memory_request request = {domain, key, address, length, rights, {0}, false};
     enum memory_verdict verdict = memory_check(memory, &request, ret_bytes);
     const uint8_t *found = length > 0 ? memory_find(memory, &request) : NULL;
     assert_true(found == NULL || (verdict == MEMORY_GRANTED && found == *ret_bytes));
@@ -257,7 +257,7 @@ static void a_null_region_gives_zeroes_and_keeps_nothing(void **state)
     assert_int_equal(check(memory, domain, key, 0, 4097, 0, &from), MEMORY_GRANTED);
     assert_null(from);
     assert_int_equal(check(memory, domain, key, 0, 8, ACCESS_REMOTE_READ, &from), MEMORY_NO_RIGHT);
-    struct memory_request peer = {domain, key, 0, 8, 0, {77}};
+    struct memory_request peer = {domain, key, 0, 8, 0, {77}, false};
     assert_int_equal(memory_check(memory, &peer, &from), MEMORY_NO_KEY);
     struct region_attributes other = {domain, 0, 8, bytes, 0};
     assert_int_equal(memory_reregister(memory, key, &other), STATUS_INVALID);

@@ -77,7 +77,7 @@ static enum memory_verdict ask(struct fixture *f, struct qpn qpn, struct memory_
                                uint64_t address, uint64_t length, unsigned rights,
                                uint8_t **ret_bytes)
 {
-    struct memory_request request = {f->domain, key, address, length, rights, qpn};
+    struct memory_request request = {f->domain, key, address, length, rights, qpn, false};
     if (qpn_equal(qpn, LOCAL)) {
         assert_null(memory_find(f->memory, &request));
     }
@@ -115,7 +115,7 @@ static void a_window_opens_its_part_of_the_region(void **state)
         assert_ptr_equal(at, rows[i].verdict == MEMORY_GRANTED ? bytes + (rows[i].address - BASE)
                                                                : NULL);
     }
-    struct memory_request foreign = {f->other, bind.key, BASE + 1024, 1, 0, MINE};
+    struct memory_request foreign = {f->other, bind.key, BASE + 1024, 1, 0, MINE, false};
     assert_int_equal(memory_check(f->memory, &foreign, &at), MEMORY_WRONG_DOMAIN);
 }
 
