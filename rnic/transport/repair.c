@@ -227,10 +227,20 @@ static struct instant probe_time(const struct qp *qp, struct instant now, struct
  * left again may have come as an earlier copy. */
 static void lose_old(struct qp *qp, struct instant now)
 {
-    uint64_t age_ns = retransmit_expected_ns(&qp->retransmit);
-    uint32_t count = scoreboard_lose_old(&qp->selective->board, now, age_ns);
-    if (count > 0) {
-        lost(qp, now, count, age_ns);
+    struct scoreboard_losses losses =
+        scoreboard_lose_old(&qp->selective->board, now, retransmit_expected_ns(&qp->retransmit));
+    if (losses.count > 0) {
+        lost(qp, now, losses.count, losses.waited_ns);
+    }
+}
+
+/* The last packet in doubt tells most when it comes, but a peer that has no place for it drops it
+ * in silence. So each other time it is the first, if that is worth a probe, too. */
+static void prefer_first(struct qp *qp, struct instant now)
+{
+    struct scoreboard *board = &qp->selective->board;
+    if (qp->retransmit.probed % 2 == 0 && !instant_before(now, probe_time(qp, now, board->first))) {
+        scoreboard_mark_lost(board, board->first);
     }
 }
 
@@ -243,6 +253,9 @@ bool repair_probe(struct qp *qp, struct instant now)
     struct psn psn = board->first;
     bool found = scoreboard_last_in_doubt(board, &psn);
     struct instant time = found ? probe_time(qp, now, psn) : INSTANT_NEVER;
+    if (!instant_before(now, time)) {
+        prefer_first(qp, now);
+    }
     if (board->lost_count > 0 || !instant_before(now, time)) {
         environment_count(qp->environment, COUNTER_PROBES);
         if (scoreboard_only_probe_came(board)) {
@@ -282,10 +295,11 @@ void repair_unready(struct qp *qp)
 void repair_dropped(struct qp *qp, struct instant now)
 {
     struct selective *selective = qp->selective;
+    struct scoreboard *board = &selective->board;
     if (!selective->has_begun) {
-        uint64_t out_ns = scoreboard_out_ns(&selective->board, now, selective->board.first);
-        if (out_ns < qp->retransmit.shortest_ns) {
-            return; /* it is on its way again */
+        uint64_t out_ns = scoreboard_out_ns(board, now, board->first);
+        if (!scoreboard_lose_first(board, now, qp->retransmit.shortest_ns)) {
+            return; /* it is on its way again, or about to be */
         }
         lost(qp, now, 1, out_ns);
     }

@@ -291,23 +291,36 @@ void scoreboard_mark_lost(struct scoreboard *board, struct psn psn)
     set_lost(board, index, true);
 }
 
+bool scoreboard_lose_first(struct scoreboard *board, struct instant now, uint64_t base_ns)
+{
+    uint32_t index = board->first.value % REPORT_SPAN;
+    uint64_t due_ns = board->took_ns + scoreboard_patience_ns(board, base_ns);
+    bool may_come = get(board->repeated, index) && elapsed_ns(board->left[index], now) < due_ns;
+    if (may_come || get(board->lost, index)) {
+        return false;
+    }
+    scoreboard_mark_lost(board, board->first);
+    return true;
+}
+
 bool scoreboard_only_probe_came(const struct scoreboard *board)
 {
     return board->has_probed && (psn_before(board->probed, board->first) ||
                                  get(board->held, board->probed.value % REPORT_SPAN));
 }
 
-uint32_t scoreboard_lose_old(struct scoreboard *board, struct instant now, uint64_t age_ns)
+struct scoreboard_losses scoreboard_lose_old(struct scoreboard *board, struct instant now,
+                                             uint64_t age_ns)
 {
-    uint32_t known = (uint32_t)psn_distance(board->first, board->end), before = board->lost_count;
+    struct scoreboard_losses losses = {.look = INSTANT_NEVER};
+    uint32_t known = (uint32_t)psn_distance(board->first, board->end);
     for (uint32_t i = 0; i < known; i++) {
         uint32_t index = psn_add(board->first, i).value % REPORT_SPAN;
-        bool doubted = (in_doubt(board, index / 64) >> index % 64 & 1) != 0;
-        if (doubted && elapsed_ns(board->left[index], now) >= age_ns) {
-            set_lost(board, index, true);
+        if ((in_doubt(board, index / 64) >> index % 64 & 1) != 0) {
+            judge(board, now, index, age_ns, &losses);
         }
     }
-    return board->lost_count - before;
+    return losses;
 }
 
 void scoreboard_probe(struct scoreboard *board, struct psn psn)

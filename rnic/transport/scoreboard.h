@@ -74,10 +74,14 @@ struct scoreboard_losses scoreboard_find_lost(struct scoreboard *board, struct i
  * every demand. */
 void scoreboard_lost_before(struct scoreboard *board, struct psn end);
 void scoreboard_mark_lost(struct scoreboard *board, struct psn psn);
+/* The peer misses the first packet, and something later has come. False: it counts as lost already,
+ * or has left again since that can have been said. */
+bool scoreboard_lose_first(struct scoreboard *board, struct instant now, uint64_t base_ns);
 /* The last probe has come, or an earlier copy of it, and nothing else that tells of the rest. */
 bool scoreboard_only_probe_came(const struct scoreboard *board);
-/* What may be lost and left at least so long ago counts as lost; returns how many those are. */
-uint32_t scoreboard_lose_old(struct scoreboard *board, struct instant now, uint64_t age_ns);
+/* Marks as lost what may be, and left at least so long ago. */
+struct scoreboard_losses scoreboard_lose_old(struct scoreboard *board, struct instant now,
+                                             uint64_t age_ns);
 /* Something is to be sent again, to learn what has become of the rest: what counts as lost, or else
  * `psn`, which may come in vain. */
 void scoreboard_probe(struct scoreboard *board, struct psn psn);

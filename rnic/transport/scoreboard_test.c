@@ -236,6 +236,18 @@ static void a_probe_is_the_last_that_may_be_lost(void **state)
 }
 
 /* What counts as lost already serves as well, whatever the window. */
+static void of_what_is_too_old_the_youngest_is_told(void **state)
+{
+    (void)state;
+    send(4);
+    struct scoreboard_losses losses = scoreboard_lose_old(&board, at(500), 497 * US + 500);
+    assert_int_equal(losses.count, 3);
+    assert_in_range(losses.waited_ns, 498 * US - 64, 498 * US + 64);
+    losses = scoreboard_lose_old(&board, at(900), 498 * US);
+    assert_int_equal(losses.count, 1);
+    assert_in_range(losses.waited_ns, 897 * US - 64, 897 * US + 64);
+}
+
 static void what_is_lost_is_a_probe_too(void **state)
 {
     (void)state;
@@ -262,6 +274,7 @@ int main(void)
         cmocka_unit_test(what_a_held_demand_draws_is_not_lost),
         cmocka_unit_test(answers_span_words),
         cmocka_unit_test(a_probe_is_the_last_that_may_be_lost),
+        cmocka_unit_test(of_what_is_too_old_the_youngest_is_told),
         cmocka_unit_test(what_is_lost_is_a_probe_too),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -61,6 +61,42 @@ static void what_found_no_place_is_not_repeated_with_each_gap(void **state)
     expect_equal_bytes(&s.a, &s.b, 0, PACKETS * 256);
 }
 
+/* Of 100 packets the first is lost, and reported by what comes behind it. That the 66th found no
+ * place is said a while later, when the first has left again: more than the shortest round trip
+ * that there ever was, and less than one takes now. Returns how many packets came in vain. */
+static uint64_t lose_first(uint32_t times)
+{
+    scenario_agree(&s);
+    post(2, 256);
+    scenario_run(&s);
+    struct link_config link = {.delay_ns = 50000, .bits_per_second = UINT64_C(2000000000)};
+    network_set_links(&s.network, &link);
+    post(3, 256);
+    scenario_run(&s);
+    uint64_t before = count(&s.b, COUNTER_DUPLICATE_REQUESTS);
+    scenario_rule(&s, "A>B WRITE_FIRST", FATE_LOST, times);
+    post(4, 100 * 256);
+    scenario_run(&s);
+    forget_trace(&s);
+    assert_int_equal(count(&s.b, COUNTER_EARLY_PACKETS), PLACES);
+    assert_int_equal(count(&s.a, COUNTER_TIMEOUTS), 0);
+    expect_equal_bytes(&s.a, &s.b, 0, 100 * 256);
+    return count(&s.b, COUNTER_DUPLICATE_REQUESTS) - before;
+}
+
+static void what_is_on_its_way_again_is_not_repeated_for_a_refusal(void **state)
+{
+    (void)state;
+    assert_int_equal(lose_first(1), 0);
+}
+
+/* What is behind it is dropped in silence, so the last packet tells nothing. */
+static void what_is_missing_first_is_probed_for_too(void **state)
+{
+    (void)state;
+    (void)lose_first(3);
+}
+
 /* The way was measured when it was longer. So what comes of a probe may be an earlier copy, and
  * says nothing of what has left meanwhile; but the silence after it does. */
 static void what_is_lost_around_a_probe_is_not_probed_for_one_by_one(void **state)
@@ -90,6 +126,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(what_found_no_place_is_not_repeated_with_each_gap, start,
                                         stop),
+        cmocka_unit_test_setup_teardown(what_is_on_its_way_again_is_not_repeated_for_a_refusal,
+                                        start, stop),
+        cmocka_unit_test_setup_teardown(what_is_missing_first_is_probed_for_too, start, stop),
         cmocka_unit_test_setup_teardown(what_is_lost_around_a_probe_is_not_probed_for_one_by_one,
                                         start, stop),
     };
