@@ -167,8 +167,8 @@ static void receive_sequence_nak(struct qp *qp, struct instant now)
         return;
     }
     selective_want(qp);
-    if (repair_is_on(qp)) {
-        repair_dropped(qp, now);
+    if (repair_is_on(qp) && retransmit_may_probe(&qp->retransmit)) {
+        repair_dropped(qp, now); /* what else was dropped a probe finds, if nothing else does */
     } else {
         repeat(qp);
     }

@@ -93,7 +93,7 @@ static uint64_t wait_ns(const struct retransmit *retransmit)
     return wait < most ? wait : most;
 }
 
-static bool may_probe(const struct retransmit *retransmit)
+bool retransmit_may_probe(const struct retransmit *retransmit)
 {
     return retransmit->probes && retransmit->smoothed_ns != 0 && retransmit->expiries == 0 &&
            most_ns(retransmit) > WAIT_SHORT_NS;
@@ -103,7 +103,7 @@ static bool may_probe(const struct retransmit *retransmit)
 static struct instant next_deadline(const struct retransmit *retransmit, struct instant now)
 {
     uint64_t wait = wait_ns(retransmit);
-    if (!may_probe(retransmit)) {
+    if (!retransmit_may_probe(retransmit)) {
         return instant_after(now, wait);
     }
     uint64_t probe = retransmit_expected_ns(retransmit);
@@ -191,7 +191,7 @@ bool retransmit_begins(struct retransmit *retransmit, struct instant now)
 bool retransmit_probe(struct retransmit *retransmit, struct instant now)
 {
     uint64_t waited_ns = instant_elapsed_ns(retransmit->last_progress, now);
-    if (!may_probe(retransmit) || retransmit->probed >= PROBES_MAX ||
+    if (!retransmit_may_probe(retransmit) || retransmit->probed >= PROBES_MAX ||
         waited_ns >= wait_ns(retransmit)) {
         return false;
     }

@@ -85,6 +85,9 @@ void retransmit_suspend(struct retransmit *retransmit, struct instant resume);
 
 /* The deadline has passed. True: nobody knows since when the wait had lasted; it begins now. */
 bool retransmit_begins(struct retransmit *retransmit, struct instant now);
+/* The wait that is under way has probes: none has ended since something was answered, it is long
+ * enough, and a round trip has been measured. */
+bool retransmit_may_probe(const struct retransmit *retransmit);
 /* The deadline has passed. True: it was a probe's, and the next is set; false: the wait is over. */
 bool retransmit_probe(struct retransmit *retransmit, struct instant now);
 /* That probe is not sent: it is due again at `due`. */
