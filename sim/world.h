@@ -8,6 +8,7 @@
 
 #include "sim/model.h"
 #include "sim/monitor.h"
+#include "sim/seeds.h"
 
 #define PAIR_MAX     10u
 #define SINGLE_MAX   4u
@@ -128,14 +129,6 @@ struct world {
     const struct run_options *options;
 };
 
-/* One run; adds to *coverage. Not ok: an oracle was violated, `violation` says which and how. */
-struct run_result {
-    bool ok;
-    uint64_t hash;
-    const char *profile;
-    char violation[512];
-};
-
 /* For looking at one thing: overrides what the seed would choose. */
 struct run_options {
     const char *profile; /* by name; NULL: by the seed */
@@ -147,6 +140,7 @@ struct run_options {
 };
 /* False: no such profile. */
 bool world_has_profile(const char *name);
+/* One run; adds to *coverage. */
 void world_run(uint64_t seed, const struct run_options *options, struct coverage *coverage,
                struct run_result *ret_result);
 
