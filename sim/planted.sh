@@ -1,6 +1,7 @@
 #!/bin/sh
-# Plants known bugs in a copy of the tree, one at a time, and asks the swarm to find each; or, where
-# the patch says "Scenario: NAME", which is for what the swarm does not do, that scenario.
+# Plants known bugs in a copy of the tree, one at a time, and asks the swarm to find each; or, for
+# what the swarm does not do, where the patch says "Scenario: NAME", that scenario, and where it says
+# "Program: sim_NAME --seeds FROM COUNT ...", that.
 #
 #   sim/planted.sh [--seeds COUNT] [NAME...]     COUNT is 10000, NAME one of sim/planted/NAME.patch
 #
@@ -20,13 +21,20 @@ work=$(mktemp -d "${TMPDIR:-/tmp}/weir-planted.XXXXXX")
 trap 'rm -rf "$work"' EXIT INT TERM
 tar -C "$root" --exclude=.git --exclude='./build*' --exclude=./.cache -cf - . | tar -C "$work" -xf -
 meson setup "$work/build" "$work" >"$work/setup.log" 2>&1 || { cat "$work/setup.log"; exit 1; }
+swarm="sim_swarm --seeds 0 $seeds"
 build() {
     ninja -C "$work/build" "${1:-sim/sim_swarm}" >"$work/build.log" 2>&1 || { cat "$work/build.log"; return 1; }
 }
 build
 
+run() { # PROGRAM ARGUMENT...
+    program=$1
+    shift
+    "$work/build/sim/$program" "$@" --quiet --first >"$work/run.log" 2>&1
+}
+
 # What the sound tree fails proves nothing about a planted bug.
-if ! "$work/build/sim/sim_swarm" --seeds 0 "$seeds" --quiet --first >"$work/run.log"; then
+if ! run $swarm; then
     echo "the sound tree fails: $(grep -m 1 '^seed=' "$work/run.log")"
     exit 1
 fi
@@ -42,7 +50,10 @@ for name in "$@"; do
         continue
     fi
     scenario=$(sed -n 's/^Scenario: //p' "$patch")
-    if ! build ${scenario:+"sim/scenario_$scenario"}; then
+    command=$(sed -n 's/^Program: //p' "$patch")
+    command=${command:-$swarm}
+    target=${scenario:+scenario_$scenario}
+    if ! build "sim/${target:-${command%% *}}"; then
         echo "$name: does not build"
     elif [ -n "$scenario" ]; then
         if "$work/build/sim/scenario_$scenario" >"$work/run.log" 2>&1; then
@@ -51,8 +62,8 @@ for name in "$@"; do
             found=$((found + 1))
             echo "$name: $(grep -m 1 'FAILED' "$work/run.log") in scenario $scenario"
         fi
-    elif "$work/build/sim/sim_swarm" --seeds 0 "$seeds" --quiet --first >"$work/run.log" 2>&1; then
-        echo "$name: SURVIVES $seeds seeds"
+    elif run $command; then
+        echo "$name: SURVIVES $command"
     else
         found=$((found + 1))
         echo "$name: $(grep -m 1 '^seed=' "$work/run.log" | cut -c 1-110)"
