@@ -8,9 +8,13 @@
  * - "stands": a queue pair with something to do completes nothing for too long. How long that is
  *   depends on what the links do.
  * - "repeats": half of what is sent has been sent before (three quarters, by go-back-N).
- * - "ends": what is outstanding completes soon when nothing more is posted. */
+ * - "ends": what is outstanding completes soon when nothing more is posted.
+ *
+ * --lies makes each of the two a liar for the other (liar.h). Then only this is asked: that all
+ * completes in its order, if only as failed, that nothing is left, and that the core holds. */
 #include <string.h>
 
+#include "sim/liar.h"
 #include "sim/seeds.h"
 #include "sim/streams.h"
 
@@ -18,12 +22,17 @@
 #define MBIT           UINT64_C(1000000)
 #define POSTED_NS      (200 * MS)
 #define POSTED_EVENTS  400000u
+#define LIES_EVENTS    150000u /* more than most last for */
 #define ENDS_NS        (120000 * MS)
 #define ENDS_EVENTS    6000000u
 #define STANDS_NS      (10000 * MS)
 #define STANDS_SOON_NS (500 * MS) /* where both ends repeat selectively, and lose little */
 #define LITTLE_LOSS    10000u
 #define REPEATS_OF     1000u /* packets: fewer prove nothing */
+
+enum own_option {
+    OPTION_LIES = 128,
+};
 
 enum bulk_count {
     BULK_REQUESTS,
@@ -36,6 +45,8 @@ enum bulk_count {
     BULK_TIMEOUTS,
     BULK_MARKED,
     BULK_STOOD_MS,
+    BULK_LIES,
+    BULK_FAILED,
     BULK_COUNT,
 };
 
@@ -47,7 +58,10 @@ struct bulk {
     struct link_config link;
     struct streams *streams;
     bool is_cut;
+    struct liar liars[2]; /* to host 0 and 1 */
 };
+
+static bool lies;
 
 static void draw_queue(struct bulk *bulk)
 {
@@ -133,6 +147,10 @@ static void draw_streams(struct bulk *bulk)
     config->unready_ns = dice_percent(dice, 50) ? 1000 : 1000000;
     config->one_way = dice_percent(dice, 40);
     config->timeout = dice_percent(dice, 20) ? 0 : (uint8_t)dice_range(dice, 14, 18);
+    config->lied_to = lies;
+    if (lies) {
+        config->timeout = (uint8_t)dice_range(dice, 8, 16);
+    }
 }
 
 static void judge(struct bulk *bulk)
@@ -156,8 +174,14 @@ static void judge(struct bulk *bulk)
 static void play(struct bulk *bulk)
 {
     struct simulator *simulator = &bulk->simulator;
-    (void)simulator_run(simulator, (struct instant){POSTED_NS}, POSTED_EVENTS);
+    for (unsigned i = 0; lies && i < 2; i++) {
+        liar_start(&bulk->liars[i], &bulk->network, bulk->streams, i, bulk->config.flows);
+    }
+    (void)simulator_run(simulator, (struct instant){POSTED_NS}, lies ? LIES_EVENTS : POSTED_EVENTS);
     streams_stop(bulk->streams);
+    for (unsigned i = 0; i < 2; i++) {
+        liar_stop(&bulk->liars[i]);
+    }
     struct instant until = instant_after(simulator->now, ENDS_NS);
     if (!simulator_is_violated(simulator) &&
         simulator_run(simulator, until, ENDS_EVENTS) == SIMULATOR_LIMIT) {
@@ -167,7 +191,7 @@ static void play(struct bulk *bulk)
     if (!simulator_is_violated(simulator)) {
         streams_check_ended(bulk->streams);
     }
-    if (!simulator_is_violated(simulator)) {
+    if (!simulator_is_violated(simulator) && !lies) {
         judge(bulk);
     }
 }
@@ -185,6 +209,8 @@ static void add_counts(const struct bulk *bulk, uint64_t *counts)
     }
     counts[BULK_REQUESTS] += streams_done(bulk->streams);
     counts[BULK_STOOD_MS] += streams_stood_ns(bulk->streams) / MS;
+    counts[BULK_LIES] += bulk->liars[0].told + bulk->liars[1].told;
+    counts[BULK_FAILED] += streams_failed(bulk->streams);
 }
 
 static void run(uint64_t seed, FILE *trace, uint64_t *counts, struct run_result *ret_result)
@@ -213,7 +239,7 @@ static void print(const uint64_t *counts)
         [BULK_REQUESTS] = "requests", [BULK_PACKETS] = "packets",   [BULK_REPEATED] = "repeated",
         [BULK_EARLY] = "early",       [BULK_DROPPED] = "dropped",   [BULK_REPORTS] = "reports",
         [BULK_PROBES] = "probes",     [BULK_TIMEOUTS] = "timeouts", [BULK_MARKED] = "marked",
-        [BULK_STOOD_MS] = "stood_ms",
+        [BULK_STOOD_MS] = "stood_ms", [BULK_LIES] = "lies",         [BULK_FAILED] = "failed",
     };
     for (unsigned i = 0; i < BULK_COUNT; i++) {
         printf("%s=%llu%c", names[i], (unsigned long long)counts[i],
@@ -223,16 +249,19 @@ static void print(const uint64_t *counts)
 
 static bool take_option(int choice, const char *argument)
 {
-    (void)choice;
     (void)argument;
-    return false;
+    lies = choice == OPTION_LIES;
+    return lies;
 }
 
 int main(int argc, char **argv)
 {
-    static const struct option own[] = {{NULL, 0, NULL, 0}};
+    static const struct option own[] = {
+        {"lies", no_argument, NULL, OPTION_LIES},
+        {NULL, 0, NULL, 0},
+    };
     static const struct seeds_program program = {
-        .usage = "",
+        .usage = " [--lies]",
         .options = own,
         .take_option = take_option,
         .run = run,

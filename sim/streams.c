@@ -50,6 +50,7 @@ struct stream_end {
     uint64_t messages_sent, messages_received;
     uint64_t receives_posted, receives_completed;
     uint64_t added;
+    bool sends_failed, receives_failed;
     struct instant progressed;
 };
 
@@ -65,7 +66,7 @@ struct streams {
     struct stretch stretches[HOSTS][STREAMS_MAX];
     uint64_t patterns;
     bool stopped;
-    uint64_t done, stood_ns;
+    uint64_t done, failed, stood_ns;
 };
 
 static uint64_t word_of(uint64_t pattern, uint32_t at)
@@ -123,7 +124,10 @@ static void post_receive(struct stream_end *end)
 static void receive_event(void *context, uint64_t argument)
 {
     (void)argument;
-    post_receive(context);
+    struct stream_end *end = context;
+    if (qp_current_state(end->qp) != QP_ERROR) {
+        post_receive(end);
+    }
 }
 
 static struct streamed choose(struct streams *streams)
@@ -199,9 +203,25 @@ static void post(struct stream_end *end, uint32_t slot)
 static void post_event(void *context, uint64_t slot)
 {
     struct stream_end *end = context;
-    if (!end->streams->stopped) {
+    if (!end->streams->stopped && !end->sends_failed) {
         post(end, (uint32_t)slot);
     }
+}
+
+/* True: it has failed, as it may. */
+static bool has_failed(struct stream_end *end, enum completion_status status, bool *failed)
+{
+    if (status == COMPLETION_SUCCESS && !*failed) {
+        return false;
+    }
+    if (!end->streams->config.lied_to) {
+        violate(end, completion_status_name(status));
+    } else if (*failed && status != COMPLETION_FLUSHED) {
+        violate(end, "what comes after a failure is not flushed");
+    }
+    *failed = true;
+    end->streams->failed++;
+    return true;
 }
 
 static bool brought(const struct stream_end *end, const struct streamed *streamed, uint32_t slot)
@@ -233,11 +253,10 @@ static void take_sent(struct stream_end *end, const struct completion *completio
     }
     uint32_t slot = (uint32_t)completion->id;
     end->completed++;
-    if (completion->status != COMPLETION_SUCCESS) {
-        violate(end, completion_status_name(completion->status));
+    if (has_failed(end, completion->status, &end->sends_failed)) {
         return;
     }
-    if (!brought(end, &end->requests[slot], slot)) {
+    if (!streams->config.lied_to && !brought(end, &end->requests[slot], slot)) {
         violate(end, "a request has moved other bytes than it should");
     }
     streams->done++;
@@ -275,11 +294,12 @@ static void take_received(struct stream_end *end, const struct completion *compl
         return;
     }
     end->receives_completed++;
-    if (completion->status != COMPLETION_SUCCESS) {
-        violate(end, completion_status_name(completion->status));
+    if (has_failed(end, completion->status, &end->receives_failed)) {
         return;
     }
-    judge_received(end, completion);
+    if (!streams->config.lied_to) {
+        judge_received(end, completion);
+    }
     uint32_t late_ns = dice_percent(&streams->dice, 80)
                            ? 0
                            : dice_below(&streams->dice, streams->config.unready_ns);
@@ -422,6 +442,16 @@ struct streams *streams_make(struct simulator *simulator, struct network *networ
     return streams;
 }
 
+struct host *streams_host(struct streams *streams, unsigned index)
+{
+    return &streams->hosts[index];
+}
+
+struct psn streams_unacked(const struct streams *streams, unsigned index, uint32_t flow)
+{
+    return streams->ends[index][flow].qp->requester.unacked;
+}
+
 void streams_stop(struct streams *streams)
 {
     streams->stopped = true;
@@ -442,6 +472,11 @@ void streams_check_ended(struct streams *streams)
 uint64_t streams_done(const struct streams *streams)
 {
     return streams->done;
+}
+
+uint64_t streams_failed(const struct streams *streams)
+{
+    return streams->failed;
 }
 
 uint64_t streams_counter(const struct streams *streams, enum counter counter)

@@ -3,8 +3,9 @@
  *
  * Here: what is posted, with memory of its own at both ends, and the oracle "streams" over it. All
  * completes once, in the order of posting, with success, and has moved exactly its bytes; each
- * message completes one receive, and in the end nothing is outstanding. Not here: links and how
- * long it takes (bulk.c). */
+ * message completes one receive. Where a peer lies (liar.h) bytes are not looked at, and requests
+ * may fail: then all that come later are flushed. In the end nothing is outstanding. Not here:
+ * links and how long it takes (bulk.c). */
 #ifndef WEIR_SIM_STREAMS_H
 #define WEIR_SIM_STREAMS_H
 
@@ -25,6 +26,7 @@ struct streams_config {
     uint32_t reads_percent;
     uint32_t unready_ns; /* at most: until a receive that was used is posted anew, now and then */
     bool one_way;
+    bool lied_to;
     uint8_t timeout;
     uint8_t traffic_class;
 };
@@ -34,10 +36,14 @@ struct streams;
 /* The hosts are 0 and 1 of the network, whose links are set. Posts the first requests. */
 struct streams *streams_make(struct simulator *simulator, struct network *network,
                              const struct streams_config *config);
+struct host *streams_host(struct streams *streams, unsigned index);
+/* Of a queue pair of host `index`, the PSN of the oldest packet that is not acknowledged. */
+struct psn streams_unacked(const struct streams *streams, unsigned index, uint32_t flow);
 /* Nothing more is posted; what is outstanding completes. */
 void streams_stop(struct streams *streams);
 void streams_check_ended(struct streams *streams);
 uint64_t streams_done(const struct streams *streams);
+uint64_t streams_failed(const struct streams *streams);
 uint64_t streams_counter(const struct streams *streams, enum counter counter); /* of both hosts */
 /* The longest time that a queue pair which had something to do completed nothing. */
 uint64_t streams_stood_ns(const struct streams *streams);
