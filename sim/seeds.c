@@ -222,7 +222,8 @@ static bool parse_options(int argc, char **argv, struct options *options)
     struct option names[OPTIONS_MAX] = {{0}};
     memcpy(names, common, sizeof common);
     uint32_t count = sizeof common / sizeof common[0];
-    for (const struct option *own = options->program->options; own->name != NULL; own++) {
+    for (const struct option *own = options->program->options; own != NULL && own->name != NULL;
+         own++) {
         CHECK(count + 1 < OPTIONS_MAX);
         names[count++] = *own;
     }

@@ -24,7 +24,7 @@ struct run_result {
 /* What is run, and options beside those that all have. */
 struct seeds_program {
     const char *usage;
-    const struct option *options; /* values above 127; the last one is zero */
+    const struct option *options; /* values above 127; the last one is zero; or NULL */
     bool (*take_option)(int choice, const char *argument);
     /* One run, that depends on nothing but the seed and the options; `trace` may be NULL. Adds to
      * the counts, of which there are so many and which `print` prints, summed up over all runs. */

@@ -1,5 +1,5 @@
 /* What the files of cm share: the connection, the tables that find it, and the calls between the
- * files. Only the cm folder includes this.
+ * files. Only the cm folder includes this, and sim/storm, to see that nothing is left.
  *
  *   cm.c           create and destroy, dispatch of messages, timers
  *   cm_table.c     the pool of connections, communication ids, the peer's names for a connection
