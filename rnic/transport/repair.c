@@ -138,10 +138,22 @@ void repair_answered(struct qp *qp, struct instant now, uint32_t count)
     early_forget(&selective->responses, &qp->environment->selective.early, selective->board.first,
                  count);
     uint32_t news = scoreboard_answered(&selective->board, now, count);
+    selective->held_most = 0;
     selective->has_begun &= psn_before(selective->board.first, selective->begun);
     measure(qp, now);
     delivered(qp, now, news);
     look(qp, now);
+}
+
+/* After a timeout, that the peer has again what it had before is no progress: its responses may be
+ * what never comes, and then the retry count is to end it. */
+static bool gets_on(struct qp *qp)
+{
+    struct selective *selective = qp->selective;
+    uint32_t held = selective->board.held_count;
+    bool more = held > selective->held_most;
+    selective->held_most = more ? held : selective->held_most;
+    return more || qp->retransmit.expiries == 0;
 }
 
 void repair_receive_report(struct qp *qp, struct instant now, const struct report *report)
@@ -171,7 +183,9 @@ void repair_receive_report(struct qp *qp, struct instant now, const struct repor
     if (news > 0) {
         measure(qp, now);
         delivered(qp, now, news);
-        requester_heard(qp, now, !psn_equal(requester->unacked, requester->frontier));
+        if (gets_on(qp)) {
+            requester_heard(qp, now, !psn_equal(requester->unacked, requester->frontier));
+        }
         qp_schedule(qp);
     }
     look(qp, now);

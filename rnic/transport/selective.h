@@ -39,6 +39,7 @@ struct selective {
     struct psn acknowledged;  /* everything before is, but for what responses must answer */
     struct psn begun;         /* what is before it left before repairing began; while that is so: */
     bool has_begun;
+    uint32_t held_most;       /* by the peer, since something was answered */
     uint64_t repair_position; /* in the send queue, of what was repeated last */
     uint16_t duplicates;      /* requests that came in vain */
     bool duplicates_untold;

@@ -1,9 +1,10 @@
 /* Selective repeat where the receiver has no place for what comes early, and where what is lost
- * cannot be told from what is under way. */
+ * cannot be told from what is under way, or is all that is ever told. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -121,6 +122,43 @@ static void what_is_lost_around_a_probe_is_not_probed_for_one_by_one(void **stat
     expect_equal_bytes(&s.a, &s.b, 0, 32 * 256);
 }
 
+static struct network_end forged;
+static bool forges;
+
+/* The first READ arrives as the request that comes next. */
+static void forge(struct network_end *end, const struct arrival *arrival, const uint8_t *bytes,
+                  uint32_t length)
+{
+    (void)end;
+    uint8_t copy[PACKET_HEADER_MAX + PACKET_PAYLOAD_MAX];
+    memcpy(copy, bytes, length);
+    if (forges && bytes[0] == OPCODE(SERVICE_RC, FORM_READ_REQUEST)) {
+        copy[11]++; /* the PSN's last byte */
+        forges = false;
+    }
+    s.hosts[1].end.deliver(&s.hosts[1].end, arrival, copy, length);
+}
+
+/* B has had a READ where A sends a WRITE. It tells each time that it has what was sent again, and
+ * never that it is done. */
+static void who_only_tells_what_it_has_is_given_up(void **state)
+{
+    (void)state;
+    scenario_agree(&s);
+    forged = s.hosts[1].end;
+    forged.deliver = forge;
+    forges = true;
+    network_attach(&s.network, 1, &forged);
+    struct work work = {.kind = WORK_READ, .id = 2, .length = 200};
+    assert_int_equal(scenario_post(&s.a, work), STATUS_OK);
+    scenario_run(&s);
+    post(3, 256);
+    scenario_run_for(&s, 10000000);
+    forget_trace(&s);
+    assert_true(count(&s.a, COUNTER_REPORTS_RECEIVED) > 3);
+    assert_int_equal(count(&s.a, COUNTER_RETRIES_EXCEEDED), 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -131,6 +169,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(what_is_missing_first_is_probed_for_too, start, stop),
         cmocka_unit_test_setup_teardown(what_is_lost_around_a_probe_is_not_probed_for_one_by_one,
                                         start, stop),
+        cmocka_unit_test_setup_teardown(who_only_tells_what_it_has_is_given_up, start, stop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
