@@ -62,6 +62,9 @@ static void *say_keys(void *nothing)
  * alike their places. */
 static void what_has_no_place_is_known_by_its_words(void **state)
 {
+#ifdef __SANITIZE_ADDRESS__
+    skip(); /* its library begins each thread, which is a place */
+#endif
     char text[4096] = "";
     int ends[2], standard = dup(STDERR_FILENO);
     pthread_t thread;
