@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "rnic/base/check.h"
+#include "rnic/base/container.h"
 
 #define MS UINT64_C(1000000)
 /* What Ethernet carries beside RoCE of an MTU to 1024, and of a larger one. */
@@ -51,8 +52,7 @@ static void post(struct crowd *crowd, uint32_t flow)
 
 static void ran(struct host_application *application, struct host *host)
 {
-    struct crowd *crowd =
-        (struct crowd *)((uint8_t *)application - offsetof(struct crowd, application));
+    struct crowd *crowd = CONTAINER_OF(application, struct crowd, application);
     uint32_t queued = crowd->network.links[0][1].queued;
     crowd->queued_most = queued > crowd->queued_most ? queued : crowd->queued_most;
     struct completion completion;

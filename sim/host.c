@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "rnic/base/check.h"
+#include "rnic/base/container.h"
 
 /* An engine that is told "more" comes back after this long. */
 #define HOLD_NS  60000u /* below: within a host who polls goes on first, as io/loop has it */
@@ -229,7 +230,7 @@ static void room(struct network_end *end)
 
 static void raise_event(struct event_sink *sink, const struct event *event)
 {
-    struct host *host = (struct host *)((uint8_t *)sink - offsetof(struct host, events));
+    struct host *host = CONTAINER_OF(sink, struct host, events);
     simulator_mix(host->simulator, UINT64_C(0xe000) + event->kind);
     simulator_note(host->simulator, "%c event %s", host->name, event_kind_name(event->kind));
     if (host->application != NULL && host->application->event != NULL) {

@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "rnic/base/bytes.h"
 #include "rnic/base/check.h"
 #include "rnic/wire/report.h"
 
@@ -25,18 +26,6 @@ static void flip(struct liar *liar, struct host_packet *packet, uint32_t from, u
     packet->bytes[at] ^= (uint8_t)(1u << dice_below(&liar->dice, 8));
 }
 
-static void put_24(uint8_t *bytes, uint32_t value)
-{
-    bytes[0] = (uint8_t)(value >> 16);
-    bytes[1] = (uint8_t)(value >> 8);
-    bytes[2] = (uint8_t)value;
-}
-
-static uint32_t get_24(const uint8_t *bytes)
-{
-    return (uint32_t)bytes[0] << 16 | (uint32_t)bytes[1] << 8 | bytes[2];
-}
-
 /* Near, as a rule: what is far is refused for that alone. */
 static uint32_t moved(struct liar *liar, uint32_t psn)
 {
@@ -47,7 +36,7 @@ static uint32_t moved(struct liar *liar, uint32_t psn)
 static void move_psn(struct liar *liar, struct host_packet *packet)
 {
     uint8_t *psn = packet->bytes + PSN_AT;
-    put_24(psn, moved(liar, get_24(psn)));
+    bytes_store_u24(psn, moved(liar, bytes_load_u24(psn)));
 }
 
 static void change_opcode(struct liar *liar, struct host_packet *packet)
@@ -95,7 +84,7 @@ static void add_acknowledgement(struct liar *liar, struct host_packet *packet)
     answer.bytes[0] = OPCODE(SERVICE_RC, FORM_ACKNOWLEDGE);
     struct psn unacked =
         streams_unacked(liar->streams, liar->host->index, dice_below(dice, liar->flows));
-    put_24(answer.bytes + PSN_AT, moved(liar, unacked.value));
+    bytes_store_u24(answer.bytes + PSN_AT, moved(liar, unacked.value));
     uint8_t any = (uint8_t)dice_next(dice);
     answer.bytes[BTH_LENGTH] = dice_percent(dice, 40) ? 0x1f : any & 0x7f;
     pass(liar, &answer);
@@ -108,7 +97,8 @@ static void change_report(struct liar *liar, struct host_packet *packet)
     if (dice_percent(&liar->dice, 60) || word + 4 > packet->length) {
         flip(liar, packet, BTH_LENGTH, packet->length);
     } else {
-        put_24(packet->bytes + word + 1, moved(liar, get_24(packet->bytes + word + 1)));
+        bytes_store_u24(packet->bytes + word + 1,
+                        moved(liar, bytes_load_u24(packet->bytes + word + 1)));
     }
 }
 

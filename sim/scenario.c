@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "rnic/base/container.h"
 #include "rnic/wire/psn.h"
 #include "sim/describe.h"
 #include "sim/dice.h"
@@ -44,7 +45,7 @@ static struct party *party_of(struct scenario *scenario, const struct host *host
 
 static struct scenario *scenario_of(struct host_application *application)
 {
-    return (struct scenario *)((uint8_t *)application - offsetof(struct scenario, application));
+    return CONTAINER_OF(application, struct scenario, application);
 }
 
 static void ran(struct host_application *application, struct host *host)

@@ -1,5 +1,5 @@
-/* Runs of a simulated world, one per seed, over several processes: what sim_swarm and sim_bulk have
- * in common.
+/* Runs of a simulated world, one per seed, over several processes: what sim_swarm, sim_bulk and
+ * sim_storm have in common.
  *
  * Prints `seed=N` and the violated oracle for each run that fails, and ends with 1 then. The same
  * seed replays the same run, to the last packet: --seed N --trace shows it. */

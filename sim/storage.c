@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "rnic/base/check.h"
+#include "rnic/base/container.h"
 
 #define GUARD_LENGTH 64u
 #define GUARD_BYTE   0xa5
@@ -76,8 +77,7 @@ static void storage_release(struct allocator *allocator, void *memory)
     if (memory == NULL) {
         return;
     }
-    struct storage_block *block =
-        (struct storage_block *)((uint8_t *)memory - offsetof(struct storage_block, bytes));
+    struct storage_block *block = CONTAINER_OF(memory, struct storage_block, bytes);
     if (block->released) {
         simulator_violate(storage->simulator, "storage", "a block of %zu bytes was released twice",
                           block->size);

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "rnic/base/check.h"
+#include "rnic/base/container.h"
 #include "rnic/cm/cm_private.h"
 #include "sim/dice.h"
 #include "sim/host.h"
@@ -243,8 +244,7 @@ static const char *what_is_wrong(const struct handle *handle, const struct cm_ev
 static void cm_event(struct host_application *application, struct host *host,
                      const struct cm_event *event)
 {
-    struct storm *storm =
-        (struct storm *)((uint8_t *)application - offsetof(struct storm, application));
+    struct storm *storm = CONTAINER_OF(application, struct storm, application);
     bool asks = event->kind == CM_EVENT_REQUEST || event->kind == CM_EVENT_SERVICE_REQUEST;
     struct handle *handle = asks ? find_free(storm, host->index) : event->context;
     storm->events[event->kind]++;

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "rnic/base/check.h"
+#include "rnic/base/container.h"
 #include "rnic/transport/qp_private.h"
 
 #define HOSTS        2u
@@ -308,8 +309,7 @@ static void take_received(struct stream_end *end, const struct completion *compl
 
 static void ran(struct host_application *application, struct host *host)
 {
-    struct streams *streams =
-        (struct streams *)((uint8_t *)application - offsetof(struct streams, application));
+    struct streams *streams = CONTAINER_OF(application, struct streams, application);
     struct completion completion;
     for (uint32_t flow = 0; flow < streams->config.flows; flow++) {
         struct stream_end *end = &streams->ends[host->index][flow];

@@ -1,6 +1,7 @@
 #include "sim/takeback.h"
 
 #include "rnic/base/check.h"
+#include "rnic/base/container.h"
 #include "sim/monitor.h"
 #include "sim/program.h"
 #include "sim/reuse.h"
@@ -236,8 +237,7 @@ static void check(struct world *world, struct host *owner, const struct direct_a
 static void touched(struct host_application *application, struct host *owner, const struct host *by,
                     const struct direct_access *access, enum direct_step step)
 {
-    struct world *world =
-        (struct world *)((uint8_t *)application - offsetof(struct world, application));
+    struct world *world = CONTAINER_OF(application, struct world, application);
     const struct host *outside = step == DIRECT_STEP_MOVING ? NULL : by;
     if (dice_chance(&world->play, world->profile.link.taken_back)) {
         take_back_some(world, owner, access);
@@ -255,8 +255,7 @@ static void touched(struct host_application *application, struct host *owner, co
 static void moved(struct host_application *application, struct host *by,
                   const struct direct_access *access)
 {
-    struct world *world =
-        (struct world *)((uint8_t *)application - offsetof(struct world, application));
+    struct world *world = CONTAINER_OF(application, struct world, application);
     struct end *end = end_of(world, by, access->initiator);
     if (end != NULL) {
         monitor_done_directly(&world->monitor, end, access);

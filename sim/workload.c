@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "rnic/base/check.h"
+#include "rnic/base/container.h"
 #include "sim/checker.h"
 #include "sim/plan.h"
 #include "sim/program.h"
@@ -200,8 +201,7 @@ static void schedule_poll(struct application_queue *queue, uint64_t most_ns)
 
 static void ran(struct host_application *application, struct host *host)
 {
-    struct world *world =
-        (struct world *)((uint8_t *)application - offsetof(struct world, application));
+    struct world *world = CONTAINER_OF(application, struct world, application);
     for (uint32_t i = 0; i < world->queue_count; i++) {
         struct application_queue *queue = world->queues[i];
         if (queue->host != host || !queue_lives(queue) || queue->poll_due) {

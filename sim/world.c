@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "rnic/base/check.h"
+#include "rnic/base/container.h"
 #include "sim/checker.h"
 #include "sim/contact.h"
 #include "sim/inquiry.h"
@@ -125,8 +126,7 @@ static void connect_ends(struct world *world)
 static void cm_event(struct host_application *application, struct host *host,
                      const struct cm_event *event)
 {
-    struct world *world =
-        (struct world *)((uint8_t *)application - offsetof(struct world, application));
+    struct world *world = CONTAINER_OF(application, struct world, application);
     if (!inquiry_event(world, host, event)) {
         contact_event(world, host, event);
     }
@@ -135,8 +135,7 @@ static void cm_event(struct host_application *application, struct host *host,
 static void device_event(struct host_application *application, struct host *host,
                          const struct event *event)
 {
-    struct world *world =
-        (struct world *)((uint8_t *)application - offsetof(struct world, application));
+    struct world *world = CONTAINER_OF(application, struct world, application);
     workload_event(world, host, event);
 }
 
