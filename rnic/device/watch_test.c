@@ -142,22 +142,30 @@ static enum fate lose_last(struct pair *pair, int side, uint32_t number,
     return side == 0 && packet->info->last && pair->knob == 0 ? FATE_LOSE : FATE_DELIVER;
 }
 
+/* Posts a WRITE from side 0 to side 1, whose last packet is lost until pair->knob is set, and plays
+ * until most of it has come; `ret_before` is what the bytes were. */
+static void hold_write(struct pair *pair, struct witness *witness, uint8_t ret_before[LENGTH])
+{
+    struct pair_side *a = &pair->sides[0], *b = &pair->sides[1];
+    device_set_watcher(b->device, &witness->watcher);
+    pair->script = lose_last;
+    pair_fill(a, 0, LENGTH, 3);
+    pair_fill(b, REMOTE, LENGTH, 4);
+    memcpy(ret_before, b->buffer + REMOTE, LENGTH);
+    pair_post_simple(a, WORK_WRITE, 1, 0, REMOTE, LENGTH);
+    while (witness->received < LENGTH * 4 / 5) {
+        assert_true(pair_step(pair));
+    }
+}
+
 /* The region goes away between two packets of a message that was granted. */
 static void nothing_is_touched_after_the_region_has_gone(void **state)
 {
     struct pair *pair = pair_create(&pair_defaults);
     struct pair_side *a = &pair->sides[0], *b = &pair->sides[1];
     struct witness witness = witness_make();
-    device_set_watcher(b->device, &witness.watcher);
-    pair->script = lose_last;
-    pair_fill(a, 0, LENGTH, 3);
-    pair_fill(b, REMOTE, LENGTH, 4);
     uint8_t before[LENGTH];
-    memcpy(before, b->buffer + REMOTE, LENGTH);
-    pair_post_simple(a, WORK_WRITE, 1, 0, REMOTE, LENGTH);
-    while (witness.received < LENGTH * 4 / 5) {
-        assert_true(pair_step(pair));
-    }
+    hold_write(pair, &witness, before);
     assert_memory_equal(b->buffer + REMOTE, before, LENGTH); /* not yet visible */
     struct memory *memory = device_memory(b->device);
     assert_int_equal(memory_deregister(memory, b->key), STATUS_OK);
@@ -181,16 +189,8 @@ static void what_was_held_back_goes_where_the_key_leads(void **state)
     struct pair *pair = pair_create(&pair_defaults);
     struct pair_side *a = &pair->sides[0], *b = &pair->sides[1];
     struct witness witness = witness_make();
-    device_set_watcher(b->device, &witness.watcher);
-    pair->script = lose_last;
-    pair_fill(a, 0, LENGTH, 3);
-    pair_fill(b, REMOTE, LENGTH, 4);
     uint8_t before[LENGTH], elsewhere[LENGTH];
-    memcpy(before, b->buffer + REMOTE, LENGTH);
-    pair_post_simple(a, WORK_WRITE, 1, 0, REMOTE, LENGTH);
-    while (witness.received < LENGTH * 4 / 5) {
-        assert_true(pair_step(pair));
-    }
+    hold_write(pair, &witness, before);
     struct region_attributes other = {
         .domain = b->domain,
         .address = PAIR_BUFFER_ADDRESS + REMOTE,

@@ -249,6 +249,18 @@ static void *shut_down(void *context)
     return NULL;
 }
 
+/* What the rogue hears last, when it listens at last. */
+static unsigned rogue_hears_the_end(struct rogue *rogue)
+{
+    struct rsocket_message said;
+    rogue_listen(rogue);
+    do {
+        struct ibv_wc completion = rogue_next(rogue->id->recv_cq);
+        said = rsocket_message_decode(ntohl(completion.imm_data));
+    } while (said.operation != RSOCKET_CONTROL);
+    return said.value;
+}
+
 /* All but one of the control messages are on their way when the end is to be said, and credits that
  * have just become due take the last one. */
 static void the_end_is_said_after_credits(void **state)
@@ -259,7 +271,6 @@ static void the_end_is_said_after_credits(void **state)
     };
     struct rogue rogue;
     char bytes[HALF];
-    struct rsocket_message said;
     pthread_t thread;
     rogue_connect_deaf(&rogue, true);
     struct pollfd now = {rogue.server, POLLIN, 0};
@@ -274,26 +285,9 @@ static void the_end_is_said_after_credits(void **state)
     }
     assert_int_equal(pthread_create(&thread, NULL, shut_down, &rogue.server), 0);
     usleep(20000);
-    rogue_listen(&rogue);
-    do {
-        struct ibv_wc completion = rogue_next(rogue.id->recv_cq);
-        said = rsocket_message_decode(ntohl(completion.imm_data));
-    } while (said.operation != RSOCKET_CONTROL);
-    assert_int_equal(said.value, RSOCKET_SHUTDOWN);
+    assert_int_equal(rogue_hears_the_end(&rogue), RSOCKET_SHUTDOWN);
     assert_int_equal(pthread_join(thread, NULL), 0);
     rogue_leave(&rogue);
-}
-
-/* What the rogue hears last, when it listens at last. */
-static unsigned rogue_hears_the_end(struct rogue *rogue)
-{
-    struct rsocket_message said;
-    rogue_listen(rogue);
-    do {
-        struct ibv_wc completion = rogue_next(rogue->id->recv_cq);
-        said = rsocket_message_decode(ntohl(completion.imm_data));
-    } while (said.operation != RSOCKET_CONTROL);
-    return said.value;
 }
 
 /* Both ends stop sending at once: the one must not go before the other has its last bytes. */
