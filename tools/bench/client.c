@@ -10,6 +10,9 @@
 #define FIRST_COUNT  8
 #define COUNT_MAX    50000000u
 #define WARM_SECONDS 0.02 /* a run of so long tells how long an operation takes */
+/* A first run that was planned for this many times as long tells that the warm-up was disturbed. */
+#define TOO_SHORT      4
+#define SHORT_RUNS_MAX 3
 /* No operation takes less, and no run more; of what lies between figures can be made. */
 #define OPERATION_LEAST_S 1e-10
 #define RUN_MOST_S        1e9
@@ -87,6 +90,13 @@ static bool check(struct carrier *carrier, uint64_t count, struct weir_error *re
     return is_good && carrier->operations->check(carrier, count, ret_error);
 }
 
+/* How many operations take `seconds`, if each takes as long as those of `run`. */
+static uint64_t count_of(const struct result_run *run, double seconds)
+{
+    double wanted = seconds / (run->seconds / (double)run->count);
+    return wanted < 1 ? 1 : wanted > COUNT_MAX ? COUNT_MAX : (uint64_t)wanted;
+}
+
 /* Runs until two after another are long enough; then how many operations take `seconds`. 0: it
  * failed. Only the second counts: at first both ends may spin on one processor, until the scheduler
  * parts them, and a few operations take long enough. */
@@ -107,8 +117,7 @@ static uint64_t warm_up(struct carrier *carrier, double seconds, struct histogra
         }
         was_long = is_long;
     }
-    double wanted = seconds / (run.seconds / (double)run.count);
-    return wanted < 1 ? 1 : wanted > COUNT_MAX ? COUNT_MAX : (uint64_t)wanted;
+    return count_of(&run, seconds);
 }
 
 /* By what the packets of the runs went: of each operation there is one at least. */
@@ -125,6 +134,34 @@ static const char *link_of(const struct weir_fabric *fabric,
     }
     uint64_t network = after.network - before->network, memory = after.memory - before->memory;
     return 2 * network >= operations && network > memory ? "UDP" : "memory";
+}
+
+/* The planned runs, into `ret_result`. Where both runs of the warm-up fell into a pause of either
+ * end, the first of these is too short: it is none, and tells what the warm-up should have. */
+static bool measure_runs(struct carrier *carrier, const struct plan *plan,
+                         const struct weir_fabric *fabric, struct histogram *samples,
+                         struct result *ret_result, struct weir_error *ret_error)
+{
+    uint64_t count = warm_up(carrier, plan->seconds, samples, ret_error);
+    struct weir_fabric_carried before;
+    weir_fabric_carried(fabric, &before);
+    unsigned short_runs = 0;
+    while (count > 0 && ret_result->run_count < plan->runs) {
+        struct result_run run;
+        if (!run_once(carrier, count, samples, &run, ret_error) ||
+            !times_can_be(&ret_result->item, &run, ret_error)) {
+            return false;
+        }
+        uint64_t wanted = count_of(&run, plan->seconds);
+        if (ret_result->run_count == 0 && wanted / TOO_SHORT > count &&
+            short_runs++ < SHORT_RUNS_MAX) {
+            count = wanted;
+        } else {
+            result_add(ret_result, &run, samples);
+        }
+    }
+    ret_result->link = count > 0 ? link_of(fabric, &before, ret_result) : NULL;
+    return count > 0;
 }
 
 /* The carrier here, told of the one there; NULL with `ret_result->unsupported`: one end has no
@@ -176,21 +213,8 @@ bool ends_measure(struct control *control, struct weir_fabric *fabric, const str
         return ret_result->unsupported[0] != '\0';
     }
     struct histogram *samples = malloc(sizeof(*samples));
-    uint64_t count = samples != NULL ? warm_up(carrier, plan->seconds, samples, ret_error) : 0;
-    bool is_good = count > 0;
-    struct weir_fabric_carried before;
-    weir_fabric_carried(fabric, &before);
-    for (unsigned i = 0; is_good && i < plan->runs; i++) {
-        struct result_run run;
-        is_good = run_once(carrier, count, samples, &run, ret_error) &&
-                  times_can_be(item, &run, ret_error);
-        if (is_good) {
-            result_add(ret_result, &run, samples);
-        }
-    }
-    if (is_good) {
-        ret_result->link = link_of(fabric, &before, ret_result);
-    }
+    bool is_good =
+        samples != NULL && measure_runs(carrier, plan, fabric, samples, ret_result, ret_error);
     free(samples);
     carrier->operations->destroy(carrier);
     return is_good;
