@@ -4,6 +4,8 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "tools/stop.h"
+
 #define PAGE      4096u
 #define HUGE_PAGE ((size_t)2 << 20)
 
@@ -12,6 +14,11 @@ double carrier_cpu_s(void)
     struct timespec now;
     clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
     return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+bool carrier_may_go_on(struct weir_error *ret_error)
+{
+    return !stop_asked() || control_error(ret_error, WEIR_CANCELED, "interrupted");
 }
 
 bool carrier_may_wait(struct carrier *carrier, uint64_t *since_ns, struct weir_error *ret_error)

@@ -46,6 +46,8 @@ struct carrier *channel_carrier_create(struct weir_fabric *fabric, struct contro
 
 /* CPU seconds of this process, all threads. */
 double carrier_cpu_s(void);
+/* Called whenever something has moved: whether nobody has interrupted this end. */
+bool carrier_may_go_on(struct weir_error *ret_error);
 /* Called now and then while nothing moves; *since_ns is 0 before the first call of a wait. */
 bool carrier_may_wait(struct carrier *carrier, uint64_t *since_ns, struct weir_error *ret_error);
 /* Two buffers of `size` bytes or more, at *ret_span from each other: the first filled with what

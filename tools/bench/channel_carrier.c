@@ -142,7 +142,7 @@ static bool turn(struct channel_carrier *channel, unsigned *spins, uint64_t *sin
     if (count > 0) {
         *spins = 0;
         *since_ns = 0;
-        return true;
+        return carrier_may_go_on(ret_error);
     }
     return (!is_blocked && ++*spins % SPINS != 0) ||
            carrier_may_wait(&channel->carrier, since_ns, ret_error);

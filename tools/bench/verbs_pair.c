@@ -373,7 +373,7 @@ bool verbs_pair_wait(struct verbs_pair *pair, struct weir_error *ret_error)
     for (unsigned spins = 1;; spins++) {
         int count = verbs_pair_take(pair, ret_error);
         if (count != 0) {
-            return count > 0;
+            return count > 0 && carrier_may_go_on(ret_error);
         }
         if (!pair->carrier.item.is_blocked) {
             if (spins % SPINS == 0 && !carrier_may_wait(&pair->carrier, &since_ns, ret_error)) {
