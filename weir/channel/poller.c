@@ -26,14 +26,6 @@
 #define MILLISECOND_NS ((uint64_t)1000000)
 #define SLOTS_MAX      (1u << LANE_SLOT_BITS)
 
-struct user_timer {
-    struct timer timer;
-    struct user_timer *next;
-    struct weir_poller *poller;
-    weir_timer_callback *fire;
-    void *argument;
-};
-
 uint64_t clock_now_ns(void)
 {
     struct timespec now;
@@ -204,11 +196,7 @@ void weir_poller_destroy(struct weir_poller *poller)
         listener_destroy(poller->listeners);
     }
     close_sources(poller);
-    while (poller->user_timers != NULL) {
-        struct user_timer *timer = poller->user_timers;
-        poller->user_timers = timer->next;
-        free(timer);
-    }
+    user_timers_fini(&poller->user_timers);
     timers_fini(&poller->timers);
     free(poller->slots);
     free(poller);
@@ -251,6 +239,31 @@ struct weir_fabric *weir_poller_fabric(struct weir_poller *poller)
 
 /* --- completion queues --- */
 
+static uint32_t entries_of_all(const struct weir_poller *poller)
+{
+    uint32_t sum = 0;
+    for (const struct queue_share *share = poller->queues; share != NULL; share = share->next) {
+        sum = share->capacity > UINT32_MAX - sum ? UINT32_MAX : sum + share->capacity;
+    }
+    return sum;
+}
+
+static bool make_queue(struct weir_poller *poller, struct queue_share *share, uint32_t entries,
+                       uint32_t wished)
+{
+    uint32_t most = (uint32_t)poller->fabric->attributes.max_cqe;
+    share->capacity = wished > most ? most : wished;
+    if (share->capacity < entries) {
+        errno = EINVAL;
+        return false;
+    }
+    share->queue = poller->fabric->library.verbs.create_cq(
+        poller->fabric->context, (int)share->capacity, share, poller->channel, 0);
+    return share->queue != NULL;
+}
+
+/* Every round looks at each queue. So a new one is as large as all before it, if the device has it:
+ * there are few, however many queue pairs there are. */
 struct queue_share *poller_reserve(struct weir_poller *poller, uint32_t entries)
 {
     for (struct queue_share *share = poller->queues; share != NULL; share = share->next) {
@@ -263,14 +276,9 @@ struct queue_share *poller_reserve(struct weir_poller *poller, uint32_t entries)
     if (share == NULL) {
         return NULL;
     }
-    uint32_t most = (uint32_t)poller->fabric->attributes.max_cqe;
-    share->capacity = entries > QUEUE_ENTRIES ? entries : QUEUE_ENTRIES;
-    share->capacity = share->capacity > most ? most : share->capacity;
-    if (share->capacity >= entries) {
-        share->queue = poller->fabric->library.verbs.create_cq(
-            poller->fabric->context, (int)share->capacity, share, poller->channel, 0);
-    }
-    if (share->queue == NULL) {
+    uint32_t least = entries > QUEUE_ENTRIES ? entries : QUEUE_ENTRIES;
+    uint32_t wished = entries_of_all(poller) > least ? entries_of_all(poller) : least;
+    if (!make_queue(poller, share, entries, wished) && !make_queue(poller, share, entries, least)) {
         free(share);
         return NULL;
     }
@@ -390,56 +398,6 @@ static unsigned run_timers(struct weir_poller *poller)
         done++;
     }
     return done;
-}
-
-static void remove_user_timer(struct user_timer *timer)
-{
-    struct user_timer **link = &timer->poller->user_timers;
-    while (*link != timer) {
-        link = &(*link)->next;
-    }
-    *link = timer->next;
-    free(timer);
-}
-
-static void fire_user_timer(struct timer *base)
-{
-    struct user_timer *timer = (struct user_timer *)base;
-    weir_timer_callback *fire = timer->fire;
-    void *argument = timer->argument;
-    timer->poller->callbacks++;
-    remove_user_timer(timer);
-    fire(argument);
-}
-
-enum weir_status weir_timer(struct weir_poller *poller, unsigned delay_ms,
-                            weir_timer_callback *fire, void *argument)
-{
-    if (delay_ms == 0) {
-        for (struct user_timer *timer = poller->user_timers; timer != NULL; timer = timer->next) {
-            if (timer->fire == fire && timer->argument == argument) {
-                timers_cancel(&poller->timers, &timer->timer);
-                remove_user_timer(timer);
-                return WEIR_OK;
-            }
-        }
-        return WEIR_OK;
-    }
-    if (fire == NULL) {
-        return WEIR_INVALID;
-    }
-    struct user_timer *timer = calloc(1, sizeof(*timer));
-    if (timer == NULL) {
-        return WEIR_NO_MEMORY;
-    }
-    *timer =
-        (struct user_timer){{.fire = fire_user_timer}, poller->user_timers, poller, fire, argument};
-    if (!poller_set_timer(poller, &timer->timer, delay_ms)) {
-        free(timer);
-        return WEIR_NO_MEMORY;
-    }
-    poller->user_timers = timer;
-    return WEIR_OK;
 }
 
 /* --- the loop --- */

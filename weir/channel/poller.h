@@ -12,6 +12,7 @@
 #include <weir/channel.h>
 
 #include "weir/channel/timer.h"
+#include "weir/channel/user_timer.h"
 #include "weir/fabric_private.h"
 
 struct lane;
@@ -49,9 +50,9 @@ struct weir_poller {
     struct rdma_event_channel *cm_channel; /* NULL: no rdma_cm here */
     struct lane_slot *slots;
     uint32_t slot_count;
-    struct weir_connection *connections;
+    struct weir_connection *connections, *ended;
     struct weir_listener *listeners;
-    struct user_timer *user_timers;
+    struct user_timers user_timers;
     uint64_t now_ns;  /* of this round or, if `is_late`, the one before */
     uint64_t spin_ns; /* before sleeping: shorter, the less it has led to */
     uint64_t looked_ns;
