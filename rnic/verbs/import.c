@@ -142,13 +142,17 @@ bool file_remove(struct open_file *file, struct list_node *node)
     return was_in;
 }
 
-void file_forget_pd(struct open_file *file, uint32_t handle)
+void file_forget_pd(struct open_file *file, struct soft_pd *pd)
 {
     pthread_mutex_lock(&lock);
-    LIST_FOR_EACH(node, &file->pds)
-    {
-        if (CONTAINER_OF(node, struct soft_pd, node)->ibv.handle == handle) {
-            list_remove(node);
+    if (list_node_is_linked(&pd->node)) {
+        list_remove(&pd->node);
+    } else { /* an import, or one whose domain another has */
+        LIST_FOR_EACH(node, &file->pds)
+        {
+            if (CONTAINER_OF(node, struct soft_pd, node)->ibv.handle == pd->ibv.handle) {
+                list_remove(node);
+            }
         }
     }
     pthread_mutex_unlock(&lock);

@@ -301,8 +301,8 @@ void file_add_pd(struct open_file *file, struct soft_pd *pd);
 void file_add_dm(struct open_file *file, struct soft_dm *dm);
 /* False: it was not in it any more. */
 bool file_remove(struct open_file *file, struct list_node *node);
-/* A domain is no more: nor can it be imported. */
-void file_forget_pd(struct open_file *file, uint32_t handle);
+/* The domain that `pd` names is no more: nor can it be imported. */
+void file_forget_pd(struct open_file *file, struct soft_pd *pd);
 /* context.c: a context on `engine`, which it takes over, with `file` and its descriptor. NULL and
  * errno: nothing is taken. */
 struct ibv_context *context_open(struct ibv_device *device, struct engine *engine,

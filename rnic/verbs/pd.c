@@ -70,7 +70,7 @@ PUBLIC int ibv_dealloc_pd(struct ibv_pd *ibv)
     enum status status = memory_free_domain(device_memory(engine->device), pd->domain);
     engine_unlock(engine);
     if (status == STATUS_OK) {
-        file_forget_pd(soft_context(ibv->context)->file, ibv->handle);
+        file_forget_pd(soft_context(ibv->context)->file, pd);
         context_drop(ibv->context);
         limits_give(COUNT_PD);
         free(pd);
