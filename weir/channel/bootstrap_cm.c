@@ -346,7 +346,7 @@ static void take_connect(struct weir_listener *listener, const struct event *eve
         turn_away(verbs, event->id, WEIR_NO_MEMORY, "");
         return;
     }
-    connection->listener = listener;
+    listener_take(listener, connection);
     connection->is_server = true;
     connection->peer = *hello;
     connection->lanes[0].id = event->id;
@@ -379,11 +379,9 @@ static void take_lane(struct weir_listener *listener, const struct event *event,
                       const struct hello *hello)
 {
     const struct verbs *verbs = &listener->poller->fabric->library.verbs;
-    struct weir_connection *connection = listener->poller->connections;
-    while (connection != NULL &&
-           !(connection->is_server && connection->state == CONNECTION_CONNECTING &&
-             connection->listener == listener && connection->token == hello->token)) {
-        connection = connection->next;
+    struct weir_connection *connection = listener->strangers;
+    while (connection != NULL && connection->token != hello->token) {
+        connection = connection->next_stranger;
     }
     if (connection == NULL || hello->lane == 0 || hello->lane > connection->lane_count ||
         connection->lanes[hello->lane].id != NULL) {

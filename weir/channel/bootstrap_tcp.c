@@ -374,7 +374,7 @@ static void take_client(struct weir_listener *listener, int fd, const struct soc
         turn_away(fd, WEIR_NO_MEMORY, "");
         return;
     }
-    connection->listener = listener;
+    listener_take(listener, connection);
     connection->is_server = true;
     connection->tcp.source = (struct source){fd, tcp_ready};
     memcpy(connection->peer_name, name, sizeof(name));

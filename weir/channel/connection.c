@@ -208,9 +208,7 @@ void connection_opened(struct weir_connection *connection)
         return;
     }
     connection->state = CONNECTION_OPEN;
-    if (connection->listener != NULL && connection->listener->is_closed) {
-        poller_note_end(connection->poller); /* it may go */
-    }
+    listener_let_go(connection);
     if (!connection->is_flushed) {
         timers_cancel(&connection->poller->timers, &connection->life);
     }
@@ -230,8 +228,15 @@ void connection_opened(struct weir_connection *connection)
 
 void connection_end(struct weir_connection *connection)
 {
+    struct weir_poller *poller = connection->poller;
+    if (connection->state == CONNECTION_ENDED) {
+        return;
+    }
     connection->state = CONNECTION_ENDED;
-    poller_note_end(connection->poller);
+    connection->next_ended = poller->ended;
+    poller->ended = connection;
+    listener_let_go(connection);
+    poller_note_end(poller);
 }
 
 /* Each side has what the other sent: what fails from now on is only the farewell. */
@@ -457,6 +462,7 @@ static enum weir_status status_of_rest(const struct weir_connection *connection)
 void connection_destroy(struct weir_connection *connection)
 {
     connection->state = CONNECTION_ENDED;
+    listener_let_go(connection);
     stop(connection);
     domain_forget_shares(connection->domain);
     enum weir_status rest = status_of_rest(connection);
@@ -476,14 +482,10 @@ void connection_destroy(struct weir_connection *connection)
 
 void connections_reap(struct weir_poller *poller)
 {
-    struct weir_connection *connection = poller->connections;
-    while (connection != NULL) {
-        /* Callbacks may add connections, at the front, but remove none. */
-        struct weir_connection *next = connection->next;
-        if (connection->state == CONNECTION_ENDED) {
-            connection_destroy(connection);
-        }
-        connection = next;
+    while (poller->ended != NULL) { /* callbacks may add to them */
+        struct weir_connection *connection = poller->ended;
+        poller->ended = connection->next_ended;
+        connection_destroy(connection);
     }
 }
 

@@ -47,9 +47,11 @@ struct tcp_link {
 
 struct weir_connection {
     struct weir_connection *next, *previous; /* of the poller's list */
+    struct weir_connection *next_ended;      /* likewise, of what is to be reaped */
+    struct weir_connection *next_stranger, *previous_stranger; /* of the listener's */
     struct weir_poller *poller;
     struct domain *domain;          /* of its queue pairs and of what its peer may reach */
-    struct weir_listener *listener; /* NULL: we connected, or it is closed */
+    struct weir_listener *listener; /* NULL: we connected, it is closed, or we are no stranger */
     enum connection_state state;
     bool is_server;
     bool wants_close;  /* weir_close came before it was open */

@@ -61,25 +61,19 @@ const char *weir_listener_address(const struct weir_listener *listener)
 /* By rdma_cm each further queue pair of a connection is a request to the listener's address. */
 static bool is_awaited(const struct weir_listener *listener)
 {
-    for (const struct weir_connection *connection = listener->poller->connections;
-         connection != NULL; connection = connection->next) {
-        if (connection->listener == listener && connection->lane_count > 0 &&
-            connection->lanes[0].id != NULL && connection->state == CONNECTION_CONNECTING) {
-            return true;
-        }
+    const struct weir_connection *stranger = listener->strangers;
+    while (stranger != NULL && (stranger->lane_count == 0 || stranger->lanes[0].id == NULL)) {
+        stranger = stranger->next_stranger;
     }
-    return false;
+    return stranger != NULL;
 }
 
 static void stop_listening(struct weir_listener *listener)
 {
     bootstrap_cm_unlisten(listener);
     bootstrap_tcp_unlisten(listener);
-    for (struct weir_connection *connection = listener->poller->connections; connection != NULL;
-         connection = connection->next) {
-        if (connection->listener == listener) {
-            connection->listener = NULL;
-        }
+    while (listener->strangers != NULL) {
+        listener_let_go(listener->strangers);
     }
 }
 
@@ -124,6 +118,37 @@ void weir_refuse(struct weir_connection *connection, const char *words)
     snprintf(connection->refusal, sizeof(connection->refusal), "%s", words);
 }
 
+void listener_take(struct weir_listener *listener, struct weir_connection *connection)
+{
+    connection->listener = listener;
+    connection->next_stranger = listener->strangers;
+    if (connection->next_stranger != NULL) {
+        connection->next_stranger->previous_stranger = connection;
+    }
+    listener->strangers = connection;
+}
+
+void listener_let_go(struct weir_connection *connection)
+{
+    struct weir_listener *listener = connection->listener;
+    if (listener == NULL) {
+        return;
+    }
+    if (connection->previous_stranger != NULL) {
+        connection->previous_stranger->next_stranger = connection->next_stranger;
+    } else {
+        listener->strangers = connection->next_stranger;
+    }
+    if (connection->next_stranger != NULL) {
+        connection->next_stranger->previous_stranger = connection->previous_stranger;
+    }
+    connection->next_stranger = connection->previous_stranger = NULL;
+    connection->listener = NULL;
+    if (listener->is_closed) {
+        poller_note_end(listener->poller); /* it may go */
+    }
+}
+
 bool listener_ask(struct weir_listener *listener, struct weir_connection *connection)
 {
     struct weir_handler handler = {0};
@@ -146,12 +171,10 @@ static bool is_same_host(const char *left, const char *right)
 bool listener_is_crowded(const struct weir_listener *listener, const char *peer)
 {
     unsigned strangers = 0, of_host = 0;
-    for (const struct weir_connection *connection = listener->poller->connections;
-         connection != NULL; connection = connection->next) {
-        if (connection->listener == listener && connection->state == CONNECTION_CONNECTING) {
-            strangers++;
-            of_host += is_same_host(peer, connection->peer_name);
-        }
+    for (const struct weir_connection *stranger = listener->strangers; stranger != NULL;
+         stranger = stranger->next_stranger) {
+        strangers++;
+        of_host += is_same_host(peer, stranger->peer_name);
     }
     return strangers >= LISTENER_STRANGERS_MAX || of_host >= LISTENER_STRANGERS_PER_HOST;
 }
