@@ -225,9 +225,11 @@ static void rejected(struct weir_connection *connection, const struct event *eve
         connection_disconnected(connection);
         return;
     }
-    const char *wrong =
-        hello_parse(event->private_data, event->parameters.private_data_len, &answer);
-    if (wrong == NULL && answer.purpose == HELLO_REFUSE) {
+    size_t length = event->parameters.private_data_len;
+    const char *wrong = hello_parse(event->private_data, length, &answer);
+    if (hello_is_of_another_version(event->private_data, length)) {
+        connection_fail(connection, WEIR_PROTOCOL, "%s", wrong);
+    } else if (wrong == NULL && answer.purpose == HELLO_REFUSE) {
         if (answer.status != WEIR_UNREACHABLE || !connection_try_next(connection)) {
             connection_refused(connection, &answer);
         }

@@ -176,6 +176,13 @@ static bool send_frame(struct weir_connection *connection, enum hello_purpose pu
     return true;
 }
 
+/* Ends a server's connection, and tells the client, which would see else that we have gone. */
+static void refuse(struct weir_connection *connection, enum weir_status status, const char *reason)
+{
+    connection_fail(connection, status, "%s", reason);
+    send_frame(connection, HELLO_REFUSE, status);
+}
+
 static void take_connect(struct weir_connection *connection, const struct hello *hello,
                          const struct endpoint *peer)
 {
@@ -185,24 +192,19 @@ static void take_connect(struct weir_connection *connection, const struct hello 
     }
     connection_fill_hello(connection, HELLO_ACCEPT, connection->options.lanes);
     connection_agree(connection);
-    if (connection->listener == NULL || !listener_ask(connection->listener, connection)) {
-        if (send_frame(connection, HELLO_REFUSE, WEIR_REFUSED)) {
-            connection_fail(connection, WEIR_REFUSED, "refused");
-        }
-        return;
-    }
-    if (connection->state != CONNECTION_CONNECTING) {
-        send_frame(connection, HELLO_REFUSE, WEIR_REFUSED);
+    if (connection->listener == NULL || !listener_ask(connection->listener, connection) ||
+        connection->state != CONNECTION_CONNECTING) {
+        refuse(connection, WEIR_REFUSED, "refused");
         return;
     }
     struct weir_error error;
     enum weir_status status = make_endpoint(connection, connection->lane_count, &error);
     if (status != WEIR_OK) {
-        send_frame(connection, HELLO_REFUSE, status);
-        connection_fail(connection, status, "%s", error.message);
-        return;
-    }
-    if (bring_all_up(connection, peer)) {
+        refuse(connection, status, error.message);
+    } else if (!bring_all_up(connection, peer)) {
+        weir_refuse(connection, "no RDMA path back");
+        refuse(connection, WEIR_UNREACHABLE, connection->refusal);
+    } else {
         send_frame(connection, HELLO_ACCEPT, WEIR_OK);
     }
 }
@@ -226,18 +228,20 @@ static void take_frame(struct weir_connection *connection)
     if (wrong == NULL && (hello.purpose == HELLO_CONNECT || hello.purpose == HELLO_ACCEPT)) {
         wrong = endpoint_parse(connection->tcp.frame + HELLO_LENGTH, &peer);
     }
-    if (wrong != NULL) {
-        connection_fail(connection, WEIR_PROTOCOL, "%s", wrong);
-        return;
-    }
     bool is_server = connection->is_server;
     bool has_peer = connection->peer.purpose != 0;
-    if (hello.purpose == HELLO_CONNECT && is_server && !has_peer) {
+    if (wrong != NULL && is_server && !has_peer) {
+        refuse(connection, WEIR_PROTOCOL, wrong);
+    } else if (wrong != NULL) {
+        connection_fail(connection, WEIR_PROTOCOL, "%s", wrong);
+    } else if (hello.purpose == HELLO_CONNECT && is_server && !has_peer) {
         take_connect(connection, &hello, &peer);
     } else if (hello.purpose == HELLO_ACCEPT && !is_server && !has_peer) {
         take_accept(connection, &hello, &peer);
     } else if (hello.purpose == HELLO_REFUSE && !is_server && !has_peer) {
-        connection_refused(connection, &hello);
+        if (hello.status != WEIR_UNREACHABLE || !connection_try_next(connection)) {
+            connection_refused(connection, &hello);
+        }
     } else if (hello.purpose == HELLO_READY && has_peer) {
         if (!is_server || send_frame(connection, HELLO_READY, WEIR_OK)) {
             connection_opened(connection);

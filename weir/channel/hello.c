@@ -47,13 +47,23 @@ static void take_words(const uint8_t *at, struct hello *hello)
     }
 }
 
+static bool is_hello(const uint8_t *at, size_t length)
+{
+    return at != NULL && length >= HELLO_LENGTH && get_u32(at) == MAGIC;
+}
+
+bool hello_is_of_another_version(const void *bytes, size_t length)
+{
+    return is_hello(bytes, length) && get_u16((const uint8_t *)bytes + 4) != HELLO_VERSION;
+}
+
 const char *hello_parse(const void *bytes, size_t length, struct hello *ret_hello)
 {
     const uint8_t *at = bytes;
-    if (at == NULL || length < HELLO_LENGTH || get_u32(at) != MAGIC) {
+    if (!is_hello(at, length)) {
         return "it is not a Weir channel";
     }
-    if (get_u16(at + 4) != HELLO_VERSION) {
+    if (hello_is_of_another_version(at, length)) {
         return "it speaks another version of the channel protocol";
     }
     if (at[6] < HELLO_CONNECT || at[6] >= HELLO_PURPOSE_END || at[7] > LANES_MAX) {

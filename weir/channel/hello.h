@@ -38,6 +38,8 @@ struct hello {
 void hello_pack(const struct hello *hello, uint8_t ret_bytes[HELLO_LENGTH]);
 /* `bytes` may be longer (rdma_cm pads). NULL if good, else what is wrong. */
 const char *hello_parse(const void *bytes, size_t length, struct hello *ret_hello);
+/* True if that is all that is known to be wrong with it. */
+bool hello_is_of_another_version(const void *bytes, size_t length);
 
 /* A queue pair's address, for the TCP bootstrap. */
 struct endpoint {
