@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "weir/channel/connection.h"
+
 static uint8_t byte_at(size_t position, unsigned seed)
 {
     return (uint8_t)(position * 7 + (position >> 8) * 13 + (position >> 16) + seed);
@@ -152,6 +154,7 @@ static void test_flood_keeps_order(void **state)
     weir_connection_statistics(client.connection, &statistics);
     assert_true(statistics.waits_for_credit > 0);
     assert_int_equal(client.done_bad, 0);
+    assert_in_range(client.connection->sender.spares.count, 1, OUTGOING_SPARES_MAX);
     world_close_pair(&world, &client);
 }
 

@@ -6,11 +6,12 @@
 
 #include "weir/channel/buffers.h"
 
-struct outgoing *outgoing_create(struct outgoing **spare, enum outgoing_kind kind)
+struct outgoing *outgoing_create(struct outgoing_spares *spares, enum outgoing_kind kind)
 {
-    struct outgoing *outgoing = *spare;
+    struct outgoing *outgoing = spares->first;
     if (outgoing != NULL) {
-        *spare = outgoing->next;
+        spares->first = outgoing->next;
+        spares->count--;
     } else {
         outgoing = malloc(sizeof(*outgoing));
         if (outgoing == NULL) {
@@ -57,11 +58,26 @@ bool outgoing_set_pieces(struct outgoing *outgoing, const struct weir_piece *pie
     return true;
 }
 
-void outgoing_release(struct outgoing **spare, struct outgoing *outgoing)
+void outgoing_release(struct outgoing_spares *spares, struct outgoing *outgoing)
 {
     outgoing_drop_bytes(outgoing);
-    outgoing->next = *spare;
-    *spare = outgoing;
+    if (spares->count >= OUTGOING_SPARES_MAX) {
+        free(outgoing);
+        return;
+    }
+    outgoing->next = spares->first;
+    spares->first = outgoing;
+    spares->count++;
+}
+
+void outgoing_spares_fini(struct outgoing_spares *spares)
+{
+    while (spares->first != NULL) {
+        struct outgoing *outgoing = spares->first;
+        spares->first = outgoing->next;
+        free(outgoing);
+    }
+    spares->count = 0;
 }
 
 void pieces_gather(const struct weir_piece *pieces, unsigned count, uint8_t *ret_bytes)

@@ -39,10 +39,18 @@ struct outgoing {
     struct weir_piece few[OUTGOING_PIECES_FEW];
 };
 
+/* Some that were used: a long line that has left leaves no more behind. */
+struct outgoing_spares {
+    struct outgoing *first;
+    unsigned count;
+};
+#define OUTGOING_SPARES_MAX 256
+
 /* From the spare ones, or new; NULL: no memory. */
-struct outgoing *outgoing_create(struct outgoing **spare, enum outgoing_kind kind);
-/* To the spare ones. */
-void outgoing_release(struct outgoing **spare, struct outgoing *outgoing);
+struct outgoing *outgoing_create(struct outgoing_spares *spares, enum outgoing_kind kind);
+/* To the spare ones, if there is room. */
+void outgoing_release(struct outgoing_spares *spares, struct outgoing *outgoing);
+void outgoing_spares_fini(struct outgoing_spares *spares);
 /* Lets go of its bytes. */
 void outgoing_drop_bytes(struct outgoing *outgoing);
 /* False: no memory. */

@@ -1,7 +1,6 @@
 /* Messages out. */
 #include "weir/channel/sender.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "weir/channel/connection.h"
@@ -40,7 +39,7 @@ static void complete(struct weir_connection *connection, struct outgoing *outgoi
     void *argument = outgoing->argument;
     enum weir_status status = outgoing->status;
     struct transfer *transfer = outgoing->transfer;
-    outgoing_release(&connection->sender.spare, outgoing);
+    outgoing_release(&connection->sender.spares, outgoing);
     if (transfer != NULL) {
         transfer_end(connection, transfer, status);
     } else if (done != NULL && !poller->is_destroyed) {
@@ -79,11 +78,7 @@ void sender_fini(struct weir_connection *connection, enum weir_status status)
         outgoing->status = status;
         complete(connection, outgoing);
     }
-    while (sender->spare != NULL) {
-        struct outgoing *outgoing = sender->spare;
-        sender->spare = outgoing->next;
-        free(outgoing);
-    }
+    outgoing_spares_fini(&sender->spares);
 }
 
 bool sender_is_idle(const struct weir_connection *connection)
@@ -430,7 +425,7 @@ enum weir_status sender_add_put(struct weir_connection *connection, struct trans
                                 bool is_immediate)
 {
     struct outgoing *outgoing = outgoing_create(
-        &connection->sender.spare, is_immediate ? OUTGOING_IMMEDIATE : OUTGOING_NOTICE);
+        &connection->sender.spares, is_immediate ? OUTGOING_IMMEDIATE : OUTGOING_NOTICE);
     if (outgoing == NULL) {
         return WEIR_NO_MEMORY;
     }
@@ -488,12 +483,12 @@ enum weir_status weir_send_pieces(struct weir_connection *connection,
         post_at_once(connection, pieces, count, length);
         return WEIR_OK;
     }
-    struct outgoing *outgoing = outgoing_create(&connection->sender.spare, OUTGOING_EAGER);
+    struct outgoing *outgoing = outgoing_create(&connection->sender.spares, OUTGOING_EAGER);
     if (outgoing == NULL) {
         return WEIR_NO_MEMORY;
     }
     if (!outgoing_set_pieces(outgoing, pieces, count)) {
-        outgoing_release(&connection->sender.spare, outgoing);
+        outgoing_release(&connection->sender.spares, outgoing);
         return WEIR_NO_MEMORY;
     }
     outgoing->length = length;

@@ -13,8 +13,8 @@
 
 #include "weir/channel/credit.h"
 #include "weir/channel/message.h"
+#include "weir/channel/outgoing.h"
 
-struct outgoing;
 struct transfer;
 
 #define SENDER_BUFFERS 64 /* messages on their way at once */
@@ -23,7 +23,7 @@ struct transfer;
 struct sender {
     struct outgoing *waiting, **waiting_end;
     struct outgoing *flying, **flying_end; /* also those that were sent and wait their turn */
-    struct outgoing *spare;
+    struct outgoing_spares spares;
     unsigned announced; /* not pulled yet */
     uint32_t next_identifier;
     uint32_t pulled[CREDIT_PULLS_MAX]; /* to be told */
