@@ -36,6 +36,11 @@ static enum weir_status explain(struct weir_fabric *fabric, size_t length, int e
                          fabric->device, length, strerror(error),
                          (unsigned long long)(limit.rlim_cur / 1024));
     }
+    if (fabric->attributes.max_mr_size != 0 && length > fabric->attributes.max_mr_size) {
+        return error_set(ret_error, WEIR_NO_MEMORY,
+                         "%s: registering %zu bytes: the device takes %llu at once", fabric->device,
+                         length, (unsigned long long)fabric->attributes.max_mr_size);
+    }
     return error_set(ret_error, error == ENOMEM ? WEIR_NO_MEMORY : WEIR_SYSTEM,
                      "%s: registering %zu bytes: %s", fabric->device, length, strerror(error));
 }

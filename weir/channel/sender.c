@@ -177,18 +177,19 @@ static bool prepare_announce(struct weir_connection *connection, struct outgoing
     if (outgoing->memory != NULL) {
         return true;
     }
+    struct weir_error error = {WEIR_OK, "no memory"};
     bool must_copy =
         (outgoing->done == NULL || outgoing->piece_count != 1) && outgoing->copy == NULL;
     if (!must_copy &&
         memory_register_source(connection->domain, outgoing->pieces[0].bytes, outgoing->length,
-                               WEIR_REMOTE_READ, &outgoing->memory, NULL) == WEIR_OK) {
+                               WEIR_REMOTE_READ, &outgoing->memory, &error) == WEIR_OK) {
         return true;
     }
     if (outgoing->copy == NULL && outgoing_own_bytes(outgoing)) {
         return prepare_announce(connection, outgoing);
     }
-    connection_abort(connection, WEIR_NO_MEMORY, "a message of %zu bytes could not be registered",
-                     outgoing->length);
+    connection_abort(connection, WEIR_NO_MEMORY, "a message of %zu bytes: %s", outgoing->length,
+                     error.message);
     return false;
 }
 
