@@ -32,7 +32,8 @@ struct weir_fabric {
 };
 
 /* The index of the GID asked for; else of that which is the address `local`; else of the first
- * RoCEv2 one of its family; else 0. -1: there is none. */
+ * RoCEv2 one of its kind (of IPv4, of one link, of IPv6 at large), or of its family; else 0. -1:
+ * there is none. */
 int fabric_choose_gid(const struct weir_fabric *fabric, const struct sockaddr *local,
                       union ibv_gid *ret_gid);
 /* The first of rdma_cm's contexts by which HOST:PORT is reached, or that has this address, and its

@@ -4,9 +4,11 @@
 #include <stdarg.h>
 #include <stddef.h>
 
+#include <arpa/inet.h>
 #include <cmocka.h>
 #include <dirent.h>
 #include <dlfcn.h>
+#include <errno.h>
 #include <pthread.h>
 #include <semaphore.h>
 #include <stdbool.h>
@@ -19,6 +21,7 @@
 
 #include <weir/fabric.h>
 
+#include "weir/fabric_private.h"
 #include "weir/library.h"
 #include "weir/sysfs.h"
 
@@ -398,6 +401,87 @@ static void test_memory(void **state)
     weir_fabric_close(fabric);
 }
 
+/* A device that takes less than a program asks for. */
+static struct ibv_mr *register_nothing(struct ibv_pd *domain, void *address, size_t length,
+                                       int access)
+{
+    errno = EINVAL;
+    return NULL;
+}
+
+static void test_memory_too_long_for_the_device(void **state)
+{
+    struct weir_fabric *fabric;
+    struct weir_memory *memory;
+    struct weir_error error;
+    assert_int_equal(open_kind(WEIR_FABRIC_SOFT, &fabric, &error), WEIR_OK);
+    fabric->library.verbs.reg_mr = register_nothing;
+    fabric->attributes.max_mr_size = 1 << 20;
+    assert_int_equal(weir_memory_allocate(fabric, 1 << 21, WEIR_LOCAL, &memory, &error),
+                     WEIR_NO_MEMORY);
+    assert_non_null(strstr(error.message, "registering 2097152 bytes: the device takes 1048576"));
+    assert_int_equal(weir_memory_allocate(fabric, 1 << 20, WEIR_LOCAL, &memory, &error),
+                     WEIR_SYSTEM);
+    assert_non_null(strstr(error.message, strerror(EINVAL)));
+    weir_fabric_close(fabric);
+}
+
+/* The table of a card as its driver fills it: each address as RoCEv1 and as v2. */
+static const struct {
+    const char *address;
+    uint32_t type;
+} table[] = {
+    {"fe80::1", IBV_GID_TYPE_ROCE_V1},          {"fe80::1", IBV_GID_TYPE_ROCE_V2},
+    {"::ffff:192.0.2.7", IBV_GID_TYPE_ROCE_V1}, {"::ffff:192.0.2.7", IBV_GID_TYPE_ROCE_V2},
+    {"2001:db8::7", IBV_GID_TYPE_ROCE_V1},      {"2001:db8::7", IBV_GID_TYPE_ROCE_V2},
+    {"2001:db8::8", IBV_GID_TYPE_ROCE_V2},
+};
+
+static int query_table(struct ibv_context *context, uint8_t port, int index, union ibv_gid *gid)
+{
+    inet_pton(AF_INET6, table[index].address, gid->raw);
+    return 0;
+}
+
+static int query_table_entry(struct ibv_context *context, uint32_t port, uint32_t index,
+                             struct ibv_gid_entry *entry, uint32_t flags, size_t size)
+{
+    entry->gid_type = table[index].type;
+    return 0;
+}
+
+/* TCP's address on this side need not be one of the device. */
+static void test_gid_for_an_address(void **state)
+{
+    static const struct {
+        const char *address;
+        int entries, index;
+    } wanted[] = {
+        {"192.0.2.7", 7, 3},   {"192.0.2.8", 7, 3},       {"2001:db8::8", 7, 6},
+        {"2001:db8::9", 7, 5}, {"2001:db8:0:1::9", 7, 5}, {"fe80::2", 7, 1},
+        {"2001:db8::9", 4, 1}, /* of its family at least */
+        {"192.0.2.8", 2, 0},   /* nothing goes with it */
+    };
+    struct weir_fabric fabric = {
+        .library.verbs = {.query_gid = query_table, .query_gid_entry = query_table_entry},
+        .gid_index = FABRIC_GID_ANY,
+        .port_attributes.link_layer = IBV_LINK_LAYER_ETHERNET,
+    };
+    for (size_t i = 0; i < sizeof(wanted) / sizeof(wanted[0]); i++) {
+        struct sockaddr_in v4 = {.sin_family = AF_INET};
+        struct sockaddr_in6 v6 = {.sin6_family = AF_INET6};
+        bool is_v4 = inet_pton(AF_INET, wanted[i].address, &v4.sin_addr) == 1;
+        assert_int_equal(is_v4 || inet_pton(AF_INET6, wanted[i].address, &v6.sin6_addr) == 1, 1);
+        fabric.port_attributes.gid_tbl_len = wanted[i].entries;
+        union ibv_gid gid;
+        int index = fabric_choose_gid(
+            &fabric, is_v4 ? (struct sockaddr *)&v4 : (struct sockaddr *)&v6, &gid);
+        if (index != wanted[i].index) {
+            fail_msg("%s: %d", wanted[i].address, index);
+        }
+    }
+}
+
 static void write_counter(const char *folder, const char *name, const char *text)
 {
     char path[PATH_MAX];
@@ -457,6 +541,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_system_is_there),
         cmocka_unit_test(test_nothing_of_the_working_directory),
         cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_memory_too_long_for_the_device),
+        cmocka_unit_test(test_gid_for_an_address),
         cmocka_unit_test(test_retransmissions_of_real_devices),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

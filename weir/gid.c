@@ -1,5 +1,6 @@
 /* Which of a port's addresses a queue pair uses that is not connected by rdma_cm. */
 #include <netinet/in.h>
+#include <stdbool.h>
 #include <string.h>
 
 #include "weir/error_private.h"
@@ -19,6 +20,17 @@ static void gid_of_address(const struct sockaddr *address, uint8_t ret_gid[16])
     }
 }
 
+static bool is_mapped(const uint8_t gid[16])
+{
+    static const uint8_t prefix[12] = {[10] = 0xff, [11] = 0xff};
+    return memcmp(gid, prefix, sizeof(prefix)) == 0;
+}
+
+static bool is_link_local(const uint8_t gid[16])
+{
+    return gid[0] == 0xfe && (gid[1] & 0xc0) == 0x80;
+}
+
 static bool is_version2(const struct weir_fabric *fabric, uint32_t index)
 {
     struct ibv_gid_entry entry;
@@ -28,6 +40,14 @@ static bool is_version2(const struct weir_fabric *fabric, uint32_t index)
     return fabric->library.verbs.query_gid_entry(fabric->context, fabric->port, index, &entry, 0,
                                                  sizeof(entry)) == 0 &&
            entry.gid_type == IBV_GID_TYPE_ROCE_V2;
+}
+
+/* How well it goes with an address that it is not: as one of its kind (of IPv4, of one link, of
+ * IPv6 at large), of its family, or not at all. */
+static int likeness(const uint8_t gid[16], const uint8_t wanted[16])
+{
+    bool is_v4 = is_mapped(gid), is_of_link = is_link_local(gid);
+    return is_v4 != is_mapped(wanted) ? 0 : is_of_link != is_link_local(wanted) ? 1 : 2;
 }
 
 int fabric_choose_gid(const struct weir_fabric *fabric, const struct sockaddr *local,
@@ -40,6 +60,7 @@ int fabric_choose_gid(const struct weir_fabric *fabric, const struct sockaddr *l
         uint8_t wanted[16];
         gid_of_address(local, wanted);
         int count = fabric->port_attributes.gid_tbl_len;
+        int best = 0;
         for (int i = 0; i < count && i < GIDS_MAX; i++) {
             union ibv_gid gid;
             if (verbs->query_gid(fabric->context, fabric->port, i, &gid) != 0 ||
@@ -50,7 +71,8 @@ int fabric_choose_gid(const struct weir_fabric *fabric, const struct sockaddr *l
                 chosen = i;
                 break;
             }
-            if (chosen == FABRIC_GID_ANY && memcmp(gid.raw, wanted, 12) == 0) {
+            if (likeness(gid.raw, wanted) > best) {
+                best = likeness(gid.raw, wanted);
                 chosen = i;
             }
         }
