@@ -248,6 +248,14 @@ static enum weir_status open_soft(struct weir_fabric *fabric,
     return open_in(fabric, directory, wish, ret_error);
 }
 
+static enum weir_status say_it_stays(const char *path, const char *why,
+                                     struct weir_error *ret_error)
+{
+    return error_set(ret_error, WEIR_NO_LIBRARY,
+                     "%.150s stays in the process, so the software RNIC cannot be loaded (%.150s)",
+                     path, why);
+}
+
 /* A verbs library is in the process already: linked, preloaded by `weir run`, or loaded for an
  * earlier fabric. There can be no second one. */
 static enum weir_status open_loaded(struct weir_fabric *fabric, const char *path,
@@ -263,14 +271,18 @@ static enum weir_status open_loaded(struct weir_fabric *fabric, const char *path
             soft_path[0] = '\0';
         }
     }
-    enum weir_status status = library_adopt(&fabric->library, ret_error);
+    struct weir_error why;
+    enum weir_status status = library_adopt(&fabric->library, &why);
+    bool is_ours = strcmp(path, soft_path) == 0 || fabric->library.verbs.same_host != NULL;
     if (status == WEIR_OK) {
-        status = open_device(fabric, wish, ret_error);
+        status = open_device(fabric, wish, &why);
     }
     if (status != WEIR_OK) {
         close_device(fabric);
         library_unload(&fabric->library);
-        return status;
+        return is_ours || options->kind == WEIR_FABRIC_RDMA
+                   ? error_set(ret_error, status, "%s", why.message)
+                   : say_it_stays(path, why.message, ret_error);
     }
     bool is_soft = strcmp(path, soft_path) == 0 || strncmp(fabric->device, "weir", 4) == 0;
     fabric->kind = is_soft ? WEIR_FABRIC_SOFT : WEIR_FABRIC_RDMA;
@@ -315,9 +327,7 @@ static enum weir_status open_chosen(struct weir_fabric *fabric,
     }
     snprintf(fabric->reason, sizeof(fabric->reason), "%.250s", why.message);
     if (library_is_loaded(path)) {
-        return error_set(ret_error, WEIR_NO_LIBRARY,
-                         "%.200s stays in the process, so the software RNIC cannot be loaded (%s)",
-                         path, fabric->reason);
+        return say_it_stays(path, fabric->reason, ret_error);
     }
     return open_soft(fabric, options, wish, ret_error);
 }

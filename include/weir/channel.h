@@ -35,9 +35,9 @@ enum weir_status weir_poller_create(struct weir_fabric *fabric, struct weir_poll
 /* Closes what is left open, without callbacks. NULL is fine. */
 void weir_poller_destroy(struct weir_poller *poller);
 /* Runs callbacks that are due, waits up to timeout_ms (0: not at all, -1: without end) for the
- * first. Spins a little before it sleeps. Returns the number of callbacks run, or -1 on a signal
- * that came while it slept: a handler that calls weir_wake is heard whenever it does.
- * While it does not sleep it looks at sockets, and hears weir_wake, every 0.1 ms. */
+ * first. Spins a little before it sleeps. Returns the number of callbacks run, a wake being one, or
+ * -1 on a signal that came while it slept: a handler that calls weir_wake is heard whenever it
+ * does. While it does not sleep it looks at sockets, and hears weir_wake, every 0.1 ms. */
 int weir_poll(struct weir_poller *poller, int timeout_ms);
 /* Readable when weir_poll has something to do, for programs with an event loop of their own. Call
  * weir_poll(poller, 0) until it returns 0 before sleeping on it; what is begun after that, sends
@@ -76,7 +76,8 @@ struct weir_handler {
     /* A whole message. `bytes` is valid until this returns. */
     void (*received)(struct weir_connection *connection, const void *bytes, size_t length,
                      void *user);
-    /* A put with notice has arrived, all its bytes are in place. */
+    /* A put with notice has arrived, all its bytes are in place. How many, and where, is the peer's
+     * word: anywhere in what it may write. */
     void (*noticed)(struct weir_connection *connection, uint32_t notice, size_t length, void *user);
     /* The end, for whatever reason, also of a connect that failed; every operation under way has
      * completed before. Nothing of the connection is called after it; the connection is freed when
@@ -153,7 +154,8 @@ enum weir_status weir_send_pieces(struct weir_connection *connection,
                                   const struct weir_piece *pieces, unsigned count,
                                   weir_done_callback *done, void *argument);
 
-/* Copies between registered memory here and a peer's. */
+/* Copies between registered memory here and a peer's. What the peer's does not grant, by a wrong
+ * key, range or right, ends the connection: with ACCESS here; the peer sees us go. */
 struct weir_transfer {
     struct weir_memory *memory; /* here */
     size_t offset;
