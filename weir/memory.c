@@ -158,6 +158,23 @@ static enum weir_status begin_share(struct weir_memory *memory, struct domain *d
     return WEIR_OK;
 }
 
+/* Along both lists: the shorter one ends the search. The fabric's lock is held. */
+static struct share *find_share(const struct weir_memory *memory, const struct domain *domain)
+{
+    struct share *of_domain = domain->shares, *of_memory = memory->shares;
+    while (of_domain != NULL && of_memory != NULL) {
+        if (of_domain->memory == memory) {
+            return of_domain;
+        }
+        if (of_memory->domain == domain) {
+            return of_memory;
+        }
+        of_domain = of_domain->next;
+        of_memory = of_memory->next_of_memory;
+    }
+    return NULL;
+}
+
 enum weir_status memory_key_in(struct weir_memory *memory, struct domain *domain, uint32_t *ret_key)
 {
     if (memory->domain == domain) {
@@ -169,10 +186,7 @@ enum weir_status memory_key_in(struct weir_memory *memory, struct domain *domain
     }
     pthread_mutex_lock(&domain->fabric->lock);
     enum weir_status status = WEIR_OK;
-    struct share *share = domain->shares;
-    while (share != NULL && share->memory != memory) {
-        share = share->next;
-    }
+    struct share *share = find_share(memory, domain);
     if (share == NULL) {
         status = begin_share(memory, domain, &share);
     }

@@ -237,6 +237,44 @@ static void test_without_inline(void **state)
 
 /* Who has its own event loop asks for the descriptor when it is about to sleep for the first time:
  * what came before that, to nobody who is woken, is not slept on. */
+/* Many regions that one connection uses; and one region that many use. */
+static void test_of_the_region_among_many(void **state)
+{
+    static struct weir_memory *memory[40000];
+    static char bytes[40000];
+    struct world world;
+    struct end client = {0};
+    struct timespec begun, ended;
+    struct domain *other;
+    uint32_t key, first;
+    world_open_pair(&world, *state, &client, false);
+    struct domain *domain = client.connection->domain;
+    for (unsigned i = 0; i < 40000; i++) {
+        assert_int_equal(
+            weir_memory_register(world.fabric, &bytes[i], 1, WEIR_LOCAL, &memory[i], NULL),
+            WEIR_OK);
+    }
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &begun);
+    for (unsigned i = 0; i < 40000; i++) {
+        assert_int_equal(memory_key_in(memory[i], domain, &first), WEIR_OK);
+        assert_int_equal(memory_key_in(memory[i], domain, &key), WEIR_OK);
+        assert_int_equal(key, first);
+        assert_int_equal(memory_key_in(memory[i / 2], domain, &key), WEIR_OK);
+    }
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ended);
+    assert_true(ended.tv_sec - begun.tv_sec < 3); /* a second at most, whatever it runs under */
+    assert_int_equal(domain_create(world.fabric, &other, NULL), WEIR_OK);
+    assert_int_equal(memory_key_in(memory[7], other, &key), WEIR_OK);
+    assert_int_equal(memory_key_in(memory[7], domain, &first), WEIR_OK);
+    assert_int_not_equal(key, first);
+    domain_forget_shares(other);
+    domain_release(other);
+    for (unsigned i = 0; i < 40000; i++) {
+        weir_memory_deregister(memory[i]);
+    }
+    world_close_pair(&world, &client);
+}
+
 static void test_descriptor_is_asked_for_late(void **state)
 {
     struct world world;
@@ -278,7 +316,11 @@ static void test_descriptor_is_asked_for_late(void **state)
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {EACH(cm), EACH(tcp)};
+    const struct CMUnitTest tests[] = {
+        EACH(cm),
+        EACH(tcp),
+        {"of the region among many", test_of_the_region_among_many, NULL, NULL, &world_tcp},
+    };
     if (argc > 1) {
         cmocka_set_test_filter(argv[1]);
     }
