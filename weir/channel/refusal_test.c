@@ -108,6 +108,46 @@ static void test_no_path_to_the_client(void **state)
     expect_refusal(&world, &client, WEIR_REFUSED, "the peer refused the connection (no RDMA path");
 }
 
+/* Another address of the same name may be on a network from which there is one. */
+static unsigned failures;
+
+static int modify_but_once(struct ibv_qp *pair, struct ibv_qp_attr *attributes, int mask)
+{
+    return attributes->qp_state == IBV_QPS_RTR && failures++ == 0
+               ? ENETUNREACH
+               : verbs.modify_qp(pair, attributes, mask);
+}
+
+static void test_no_path_from_the_first_address(void **state)
+{
+    struct world world;
+    struct end client = {0};
+    struct sockaddr_storage targets[ADDRESSES_MAX];
+    struct weir_channel_options options;
+    struct weir_error error;
+    unsigned count;
+    world_open(&world, *state, 2, false); /* of which the first fails */
+    failures = 0;
+    world.fabric->library.verbs.modify_qp = modify_but_once;
+    assert_int_equal(
+        address_resolve(weir_listener_address(world.listener), false, targets, &count, &error),
+        WEIR_OK);
+    targets[1] = targets[0];
+    assert_int_equal(connection_resolve_options(world.fabric, *state, &options, &error), WEIR_OK);
+    options.connect_timeout_ms = PATIENCE_MS;
+    assert_int_equal(
+        connection_begin(world.client_poller, targets, 2, &options, &client.connection, &error),
+        WEIR_OK);
+    client.connection->handler = end_handler;
+    client.connection->user = &client;
+    world_run_until_open(&world, &client);
+    world_run_until_open(&world, &world.servers[1]);
+    assert_int_equal(world.servers[0].reason.status, WEIR_UNREACHABLE);
+    weir_close(client.connection);
+    world_run_until(&world, &client.is_closed);
+    world_close(&world);
+}
+
 #define WITH(function, options)                                                                    \
     {                                                                                              \
 #function " (" #options ")", function, begin, end, &world_##options                        \
@@ -116,10 +156,9 @@ static void test_no_path_to_the_client(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        WITH(test_server_of_another_version, cm),
-        WITH(test_client_of_another_version, tcp),
-        WITH(test_no_path_to_the_client, tcp),
-        WITH(test_no_path_to_the_client, tcp_lanes),
+        WITH(test_server_of_another_version, cm),       WITH(test_client_of_another_version, tcp),
+        WITH(test_no_path_to_the_client, tcp),          WITH(test_no_path_to_the_client, tcp_lanes),
+        WITH(test_no_path_from_the_first_address, tcp),
     };
     if (argc > 1) {
         cmocka_set_test_filter(argv[1]);
