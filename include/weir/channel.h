@@ -7,10 +7,12 @@
  * it may open a fabric of its own.
  *
  * Flow control: a sender never meets a receiver without a buffer. Messages beyond the peer's credit
- * wait in the sender, in order; weir_send does not fail for want of credit. Order: messages arrive
- * in the order sent; a put's notice arrives in order with messages of the same connection, after
- * all bytes of the put; a put without notice is seen by the peer no later than the next notice or
- * message sent after the put's completion. */
+ * wait in the sender, in order; weir_send does not fail for want of credit. Who answers a peer that
+ * may take no answers bounds what waits, by `done`.
+ *
+ * Order: messages arrive in the order sent; a put's notice arrives in order with messages of the
+ * same connection, after all bytes of the put; a put without notice is seen by the peer no later
+ * than the next notice or message sent after the put's completion. */
 #ifndef WEIR_CHANNEL_H
 #define WEIR_CHANNEL_H
 
