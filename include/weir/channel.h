@@ -94,7 +94,10 @@ typedef bool weir_accept_callback(struct weir_connection *connection, void *list
 /* Only there, before it returns false: why. The first 28 characters become part of the peer's error
  * message. */
 void weir_refuse(struct weir_connection *connection, const char *words);
-/* `address`: "HOST:PORT", "[V6]:PORT", ":PORT" or "*:PORT" for all addresses, of IPv4 and IPv6;
+/* Of connections that are not up yet a listener holds 256, of one host 128; a client for whom there
+ * is no room tries again until its connect timeout.
+ *
+ * `address`: "HOST:PORT", "[V6]:PORT", ":PORT" or "*:PORT" for all addresses, of IPv4 and IPv6;
  * port 0: any free one. */
 enum weir_status weir_listen(struct weir_poller *poller, const char *address,
                              const struct weir_channel_options *options,

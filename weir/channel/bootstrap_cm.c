@@ -230,9 +230,7 @@ static void rejected(struct weir_connection *connection, const struct event *eve
     if (hello_is_of_another_version(event->private_data, length)) {
         connection_fail(connection, WEIR_PROTOCOL, "%s", wrong);
     } else if (wrong == NULL && answer.purpose == HELLO_REFUSE) {
-        if (answer.status != WEIR_UNREACHABLE || !connection_try_next(connection)) {
-            connection_refused(connection, &answer);
-        }
+        connection_refused(connection, &answer);
     } else if (event->status == REJECT_NO_LISTENER || event->status == -ECONNREFUSED) {
         if (!connection_try_next(connection)) {
             connection_fail(connection, WEIR_REFUSED, "nobody listens there");
@@ -341,7 +339,7 @@ static void take_connect(struct weir_listener *listener, const struct event *eve
     char peer[ADDRESS_TEXT_MAX];
     address_format(&event->id->route.addr.dst_addr, peer);
     if (listener_is_crowded(listener, peer)) {
-        turn_away(verbs, event->id, WEIR_REFUSED, LISTENER_CROWDED);
+        turn_away(verbs, event->id, WEIR_STATE, LISTENER_CROWDED);
         return;
     }
     if (connection_create(poller, &listener->options, &connection, NULL) != WEIR_OK) {

@@ -239,9 +239,7 @@ static void take_frame(struct weir_connection *connection)
     } else if (hello.purpose == HELLO_ACCEPT && !is_server && !has_peer) {
         take_accept(connection, &hello, &peer);
     } else if (hello.purpose == HELLO_REFUSE && !is_server && !has_peer) {
-        if (hello.status != WEIR_UNREACHABLE || !connection_try_next(connection)) {
-            connection_refused(connection, &hello);
-        }
+        connection_refused(connection, &hello);
     } else if (hello.purpose == HELLO_READY && has_peer) {
         if (!is_server || send_frame(connection, HELLO_READY, WEIR_OK)) {
             connection_opened(connection);
@@ -371,7 +369,7 @@ static void take_client(struct weir_listener *listener, int fd, const struct soc
     char name[ADDRESS_TEXT_MAX];
     address_format(peer, name);
     if (listener_is_crowded(listener, name)) {
-        turn_away(fd, WEIR_REFUSED, LISTENER_CROWDED);
+        turn_away(fd, WEIR_STATE, LISTENER_CROWDED);
         return;
     }
     if (connection_create(listener->poller, &listener->options, &connection, NULL) != WEIR_OK) {

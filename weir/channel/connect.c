@@ -8,6 +8,8 @@
 #include "weir/channel/connection.h"
 #include "weir/error_private.h"
 
+#define PAUSE_LEAST_MS 10u
+
 /* Undoes what was begun with the address before. */
 static void forget_attempt(struct weir_connection *connection)
 {
@@ -22,11 +24,16 @@ static void forget_attempt(struct weir_connection *connection)
     connection->is_flushed = false;
 }
 
-static void set_share_of_time(struct weir_connection *connection)
+static uint64_t milliseconds_left(const struct weir_connection *connection)
 {
     uint64_t passed_ms = (clock_now_ns() - connection->started_ns) / 1000000u;
     uint64_t total_ms = connection->options.connect_timeout_ms;
-    uint64_t left_ms = passed_ms < total_ms ? total_ms - passed_ms : 1;
+    return passed_ms < total_ms ? total_ms - passed_ms : 1;
+}
+
+static void set_share_of_time(struct weir_connection *connection)
+{
+    uint64_t left_ms = milliseconds_left(connection);
     unsigned left = connection->target_count - connection->target_next + 1;
     poller_set_timer(connection->poller, &connection->life, left_ms / left + 1);
 }
@@ -60,6 +67,23 @@ bool connection_try_next(struct weir_connection *connection)
     }
     memcpy(connection->peer_name, tried, sizeof(tried)); /* what is told next is of that one */
     return false;
+}
+
+/* Many that were refused at once come back one after the other, and ever later. */
+bool connection_try_again(struct weir_connection *connection, const char *words)
+{
+    unsigned base_ms = PAUSE_LEAST_MS
+                       << (connection->repetitions < 5 ? connection->repetitions : 5);
+    uint64_t pause_ms = base_ms + clock_now_ns() / 1000 % base_ms;
+    if (connection->state != CONNECTION_CONNECTING || connection->peer.purpose != 0 ||
+        pause_ms >= milliseconds_left(connection)) {
+        return false;
+    }
+    forget_attempt(connection);
+    weir_refuse(connection, words);
+    connection->repetitions++;
+    connection->target_next--;
+    return poller_set_timer(connection->poller, &connection->life, pause_ms);
 }
 
 enum weir_status connection_begin(struct weir_poller *poller,

@@ -273,6 +273,10 @@ void connection_fail(struct weir_connection *connection, enum weir_status status
 
 void connection_refused(struct weir_connection *connection, const struct hello *refusal)
 {
+    if ((refusal->status == WEIR_UNREACHABLE && connection_try_next(connection)) ||
+        (refusal->status == WEIR_STATE && connection_try_again(connection, refusal->words))) {
+        return;
+    }
     connection_fail(connection, WEIR_REFUSED, "the peer refused the connection (%s)",
                     refusal->words[0] != 0 ? refusal->words
                                            : weir_status_name((enum weir_status)refusal->status));
@@ -420,6 +424,9 @@ static void life_over(struct timer *timer)
     if (connection->is_flushed) {
         connection_fail(connection, WEIR_PROTOCOL,
                         "the device gave up our queue pair: the peer tried what it may not");
+    } else if (connection->state == CONNECTION_CONNECTING && connection->repetitions > 0) {
+        connection_fail(connection, WEIR_REFUSED, "the peer refused the connection (%s) for %.1f s",
+                        connection->refusal, connection_age(connection));
     } else if (connection->state == CONNECTION_CONNECTING) {
         connection_fail(connection, WEIR_TIMED_OUT,
                         connection->is_server ? "the peer left the connection half-open for %.1f s"

@@ -62,7 +62,7 @@ struct weir_connection {
     struct weir_handler handler;
     void *user;
     struct weir_error reason;
-    char refusal[HELLO_WORDS + 1]; /* what the peer is told if it is refused */
+    char refusal[HELLO_WORDS + 1]; /* what the peer is told if it is refused, or has told us */
     char peer_name[ADDRESS_TEXT_MAX];
     char local_name[ADDRESS_TEXT_MAX];
     uint64_t started_ns;
@@ -72,6 +72,7 @@ struct weir_connection {
     bool waits_for_farewell; /* our BYE has arrived: the peer's is given one silence timeout */
     struct sockaddr_storage *targets; /* we connected: the addresses of the name */
     unsigned target_count, target_next;
+    unsigned repetitions; /* of attempts for which there was no room */
     struct hello local, peer;
     uint64_t token;
     unsigned lane_count; /* for transfers; 0: they share the message lane */
@@ -96,6 +97,9 @@ enum weir_status connection_begin(struct weir_poller *poller,
                                   struct weir_error *ret_error);
 /* The address being tried leads nowhere. False: it was the last, or its peer has answered. */
 bool connection_try_next(struct weir_connection *connection);
+/* Its peer has no room now, as `words` say: it is tried once more in a while. False: the time is
+ * over. */
+bool connection_try_again(struct weir_connection *connection, const char *words);
 /* Fills in defaults and checks bounds. */
 enum weir_status connection_resolve_options(const struct weir_fabric *fabric,
                                             const struct weir_channel_options *options,
@@ -128,7 +132,7 @@ enum weir_status connection_post_receives(struct weir_connection *connection,
 /* All queue pairs are up on both sides. */
 void connection_opened(struct weir_connection *connection);
 
-/* The end by the peer's HELLO_REFUSE. */
+/* The peer's HELLO_REFUSE: the end, unless it lies at the address or the moment. */
 void connection_refused(struct weir_connection *connection, const struct hello *refusal);
 /* The end, for a reason that lies here or in the network. Safe in every state. */
 void connection_fail(struct weir_connection *connection, enum weir_status status,

@@ -17,7 +17,7 @@ enum hello_purpose {
     HELLO_CONNECT = 1, /* client: a new connection */
     HELLO_LANE,        /* client: one more queue pair of the connection that `token` names */
     HELLO_ACCEPT,      /* server: yes; `token` names the connection */
-    HELLO_REFUSE,      /* server: no; `status` and perhaps `words` say why */
+    HELLO_REFUSE,      /* server: no; `status` and perhaps `words` say why; STATE: not now */
     HELLO_READY,       /* TCP: my queue pairs are up */
     HELLO_PURPOSE_END,
 };

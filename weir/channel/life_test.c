@@ -54,7 +54,8 @@ static void test_parameters(void **state)
 
 /* --- connections --- */
 
-#define MANY 100
+#define MANY  100
+#define CROWD 300
 
 static void test_many_connections(void **state)
 {
@@ -79,6 +80,28 @@ static void test_many_connections(void **state)
         world_run_until(&world, &clients[i].is_closed);
         world_run_until(&world, &world.servers[i].is_closed);
         assert_int_equal(clients[i].reason.status, WEIR_OK);
+    }
+    world_close(&world);
+    free(clients);
+}
+
+/* More than a listener holds of one host before they are up: they come up all the same. */
+static void test_more_at_once_than_there_is_room(void **state)
+{
+    struct weir_channel_options options = *(struct weir_channel_options *)*state;
+    options.eager_buffers = 1;
+    options.connect_timeout_ms = PATIENCE_MS;
+    struct world world;
+    world_open(&world, &options, CROWD, true);
+    struct end *clients = calloc(CROWD, sizeof(*clients));
+    for (unsigned i = 0; i < CROWD; i++) {
+        world_connect(&world, &clients[i]);
+    }
+    for (unsigned i = 0; i < CROWD; i++) {
+        world_run_until_open(&world, &clients[i]);
+    }
+    for (unsigned i = 0; i < CROWD; i++) {
+        world_run_until_open(&world, &world.servers[i]);
     }
     world_close(&world);
     free(clients);
@@ -529,6 +552,8 @@ static void test_last_address_is_none(void **state)
         {"next address (" #options ")", test_next_address, NULL, NULL, &world_##options},          \
         {"no address left (" #options ")", test_no_address_left, NULL, NULL, &world_##options},    \
         {"many connections (" #options ")", test_many_connections, NULL, NULL, &world_##options},  \
+        {"more at once (" #options ")", test_more_at_once_than_there_is_room, NULL, NULL,          \
+         &world_##options},                                                                        \
         {"refused (" #options ")", test_refused, NULL, NULL, &world_##options},                    \
         {"close while busy (" #options ")", test_close_while_busy, NULL, NULL, &world_##options},  \
         {"one closes later (" #options ")", test_one_closes_later, NULL, NULL, &world_##options},  \

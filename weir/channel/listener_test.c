@@ -306,13 +306,16 @@ static void test_ended_while_accepting(void **state)
     expect_ended_at_once(*state, accept_and_close, "(closed at once)");
 }
 
-/* A client that is refused for those who came before it is told so, too. */
-static void test_crowded(void **state)
+/* A client for whom there is no room, for those who came before it, tries again until its time is
+ * over, and is told so. */
+static void crowd(unsigned timeout_ms, bool they_leave)
 {
+    struct weir_channel_options options = world_tcp;
     struct world world;
     struct end client = {0};
     int strangers[LISTENER_STRANGERS_PER_HOST];
-    world_open(&world, &world_tcp, 1, true);
+    options.connect_timeout_ms = PATIENCE_MS;
+    world_open(&world, &options, 1, true);
     for (unsigned i = 0; i < LISTENER_STRANGERS_PER_HOST; i++) {
         strangers[i] = knock(weir_listener_address(world.listener));
         assert_true(strangers[i] >= 0);
@@ -320,14 +323,31 @@ static void test_crowded(void **state)
             assert_true(weir_poll(world.server_poller, 1) >= 0);
         }
     }
+    world.options.connect_timeout_ms = timeout_ms;
     world_connect(&world, &client);
-    world_run_until(&world, &client.is_closed);
-    assert_int_equal(client.reason.status, WEIR_REFUSED);
-    assert_non_null(strstr(client.reason.message, "(" LISTENER_CROWDED ")"));
-    for (unsigned i = 0; i < LISTENER_STRANGERS_PER_HOST; i++) {
+    while (client.connection != NULL && client.connection->repetitions < 2) {
+        world_poll(&world);
+    }
+    for (unsigned i = 0; they_leave && i < LISTENER_STRANGERS_PER_HOST; i++) {
+        close(strangers[i]);
+    }
+    world_run_until(&world, they_leave ? &client.is_open : &client.is_closed);
+    for (unsigned i = 0; !they_leave && i < LISTENER_STRANGERS_PER_HOST; i++) {
+        assert_int_equal(client.reason.status, WEIR_REFUSED);
+        assert_non_null(strstr(client.reason.message, "(" LISTENER_CROWDED ")"));
         close(strangers[i]);
     }
     world_close(&world);
+}
+
+static void test_crowded(void **state)
+{
+    crowd(300, false);
+}
+
+static void test_crowded_for_a_while(void **state)
+{
+    crowd(PATIENCE_MS, true);
 }
 
 /* A client that does not go on is not said to be asked for anything. */
@@ -534,6 +554,7 @@ int main(int argc, char **argv)
         {"test_ended_while_accepting (cm)", test_ended_while_accepting, NULL, NULL, &world_cm},
         {"test_ended_while_accepting (tcp)", test_ended_while_accepting, NULL, NULL, &world_tcp},
         cmocka_unit_test(test_crowded),
+        cmocka_unit_test(test_crowded_for_a_while),
         {"test_left_half_open (cm_lanes)", test_left_half_open, NULL, NULL, &world_cm_lanes},
         {"test_left_half_open (tcp)", test_left_half_open, NULL, NULL, &world_tcp},
         cmocka_unit_test(test_accepted_and_gone),
