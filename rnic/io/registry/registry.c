@@ -165,6 +165,7 @@ static enum status map_file(int descriptor, struct registry_file **ret_file)
     return STATUS_OK;
 }
 
+/* Of a file of the program's that has our number everybody would seem dead. */
 bool registry_slot_lives(const struct registry *registry, uint32_t slot)
 {
     struct flock lock;
@@ -173,7 +174,7 @@ bool registry_slot_lives(const struct registry *registry, uint32_t slot)
     }
     return registry_lock_bytes(registry->descriptor, F_OFD_GETLK, F_WRLCK,
                                REGISTRY_LIFE_BYTE + (off_t)slot, 1, &lock) != 0 ||
-           lock.l_type != F_UNLCK;
+           lock.l_type != F_UNLCK || !registry_has_file(registry);
 }
 
 void registry_group_remove(struct registry_group *group, uint32_t slot)

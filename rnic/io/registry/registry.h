@@ -69,7 +69,7 @@ uint32_t registry_qpn_count(const struct registry *registry);
 #define REGISTRY_PORTS      (REGISTRY_PORT_LAST - REGISTRY_PORT_FIRST + 1)
 
 /* Claims. `registry` may be NULL, of a loop from before a fork: STATE then, as where the file says
- * that a claim is not ours any more.
+ * that a claim is not ours any more, or the program has closed our descriptor.
  *
  * Claims a service name (an rdma_cm bind). IN_USE: another claim covers the same service and a
  * common address, unless both say `reuse` and neither listens. FULL: the table has no room. */

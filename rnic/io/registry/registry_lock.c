@@ -99,6 +99,9 @@ void registry_unlock_file(int descriptor)
 /* A thread that was cancelled with the lock would keep it, for all processes. */
 enum status registry_lock(struct registry *registry)
 {
+    if (!registry_has_file(registry)) {
+        return STATUS_STATE;
+    }
     int cancel = cancel_hold();
     pthread_mutex_lock(&registry->mutex);
     enum status status = registry_lock_file(registry->descriptor);
@@ -113,6 +116,9 @@ enum status registry_lock(struct registry *registry)
 
 bool registry_try_lock(struct registry *registry)
 {
+    if (!registry_has_file(registry)) {
+        return false;
+    }
     int cancel = cancel_hold();
     bool locked = pthread_mutex_trylock(&registry->mutex) == 0;
     if (locked && !try_lock_file(registry->descriptor)) {

@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -91,6 +92,28 @@ static void limit_of_files_is_no_signal(void **state)
     assert_int_equal(opened, STATUS_NO_MEMORY);
 }
 
+/* A program that closes all descriptors, and then opens files of its own. */
+static void who_has_lost_the_file_buries_nobody(void **state)
+{
+    struct fixture *fixture = *state;
+    struct registry *other;
+    struct registry_name name = {.service_id = 1, .scope = REGISTRY_ANY};
+    uint32_t index, slot = registry_slot(fixture->registry);
+    assert_int_equal(registry_open(fixture->path, &other), STATUS_OK);
+    assert_int_equal(registry_claim(fixture->registry, &name, false, &index), STATUS_OK);
+    int own = memfd_create("own", MFD_CLOEXEC);
+    assert_int_equal(dup2(own, other->descriptor), other->descriptor);
+    assert_true(registry_slot_lives(other, slot));
+    assert_int_equal(registry_process_count(other), 2);
+    assert_false(registry_try_lock(other));
+    assert_int_equal(registry_claim(other, &name, false, &index), STATUS_STATE);
+    assert_true(registry_slot_is_used(fixture->registry, slot));
+    registry_close(other);
+    assert_int_equal(registry_process_count(fixture->registry), 1);
+    assert_int_equal(registry_claim(fixture->registry, &name, false, &index), STATUS_IN_USE);
+    close(own);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
@@ -98,6 +121,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(who_has_it_is_not_cancelled),
         TEST(limit_of_files_is_no_signal),
+        TEST(who_has_lost_the_file_buries_nobody),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

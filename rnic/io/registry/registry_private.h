@@ -141,9 +141,9 @@ int registry_lock_bytes(int descriptor, int command, short type, off_t start, of
 /* TIMED_OUT: who holds the lock has not let go of it for REGISTRY_PATIENCE_NS: it is stopped. */
 enum status registry_lock_file(int descriptor) MUST_USE;
 void registry_unlock_file(int descriptor);
-/* The same with the threads of this process kept out. */
+/* The same with the threads of this process kept out. STATE: see registry_has_file. */
 enum status registry_lock(struct registry *registry) MUST_USE;
-/* False: somebody holds it. */
+/* False: somebody holds it, or we have the file no more. */
 bool registry_try_lock(struct registry *registry) MUST_USE;
 void registry_unlock(struct registry *registry);
 
@@ -154,11 +154,12 @@ void registry_unlock(struct registry *registry);
 enum status registry_open_file(const char *path, int flags, int *ret_descriptor) MUST_USE;
 /* Locked. The last process that had it may have removed it while we waited for the lock. */
 bool registry_is_removed(int descriptor);
-/* A program that closes what it has not opened may have our number for a file of its own. */
+/* A program that closes what it has not opened may have our number for a file of its own. To the
+ * others we are dead then, and what the kernel says of locks is of that file. */
 bool registry_has_file(const struct registry *registry);
 /* Any slot's holder. */
 bool registry_anybody_lives(int descriptor);
-/* Says the truth, by a system call. */
+/* Says the truth, by a system call, as long as we have the file. */
 bool registry_slot_lives(const struct registry *registry, uint32_t slot);
 /* Locked. Forgets a slot of a dead process: its claims, its places in the groups, as the kernel is
  * told before we let go of the lock. We inherit its wills, and those that it had inherited. */

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "rnic/base/seldom.h"
@@ -22,6 +23,8 @@
 
 struct inbox {
     int descriptor;
+    dev_t device; /* of the file, */
+    ino_t inode;  /* see has_file */
     int bell;
     int shown_file; /* -1: none */
     struct inbox_head *head;
@@ -45,6 +48,25 @@ struct inbox {
     struct inbox_room *room;
     struct inbox_counters counters;
 };
+
+static bool remember_file(struct inbox *inbox)
+{
+    struct stat facts;
+    if (fstat(inbox->descriptor, &facts) != 0) {
+        return false;
+    }
+    inbox->device = facts.st_dev;
+    inbox->inode = facts.st_ino;
+    return true;
+}
+
+/* As registry_has_file. */
+static bool has_file(const struct inbox *inbox)
+{
+    struct stat facts;
+    return fstat(inbox->descriptor, &facts) == 0 && facts.st_ino == inbox->inode &&
+           facts.st_dev == inbox->device;
+}
 
 static bool map_all(struct inbox *inbox, bool direct)
 {
@@ -72,7 +94,7 @@ enum status inbox_create(uint64_t incarnation, bool direct, struct inbox **ret_i
         inbox_destroy(inbox);
         return STATUS_UNSUPPORTED;
     }
-    if (!map_all(inbox, direct)) {
+    if (!remember_file(inbox) || !map_all(inbox, direct)) {
         inbox_destroy(inbox);
         return STATUS_NO_MEMORY;
     }
@@ -202,7 +224,7 @@ static SELDOM struct lane *find_lane(struct inbox *inbox, uint32_t number)
     if (lane != NULL) {
         return lane;
     }
-    if (inbox->mapped[number] == NULL) {
+    if (inbox->mapped[number] == NULL && has_file(inbox)) {
         inbox->mapped[number] =
             inbox_map(inbox->descriptor, inbox_lane_offset(number), INBOX_LANE_BYTES);
     }
@@ -543,8 +565,8 @@ static void end_announcement(const struct inbox *inbox, uint32_t number)
 /* The hole reads as zeroes: an empty lane. Its last act makes it another's. */
 static void free_lane(struct inbox *inbox, uint32_t number)
 {
-    if (fallocate(inbox->descriptor, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
-                  (off_t)inbox_lane_offset(number), INBOX_LANE_BYTES) != 0) {
+    if (!has_file(inbox) || fallocate(inbox->descriptor, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+                                      (off_t)inbox_lane_offset(number), INBOX_LANE_BYTES) != 0) {
         return; /* it stays taken */
     }
     forget_lane(inbox, number);

@@ -502,6 +502,27 @@ static void who_died_at_our_memory_is_not_waited_for(void **state)
     inbox_destroy(inbox);
 }
 
+/* A program has closed all descriptors, and opened a file of its own. */
+static void a_file_of_the_program_is_not_emptied(void **state)
+{
+    struct inbox *inbox;
+    struct outbox *outbox;
+    char byte = 0;
+    off_t place = (off_t)inbox_lane_offset(0);
+    assert_int_equal(inbox_create(OWNER, true, &inbox), STATUS_OK);
+    int file = inbox_descriptor(inbox), own = memfd_create("own", MFD_CLOEXEC);
+    assert_int_equal(outbox_open(getpid(), file, OWNER, 0x3333, NULL, false, &outbox), STATUS_OK);
+    outbox_close(outbox);
+    assert_int_equal(pwrite(own, "x", 1, place), 1);
+    assert_int_equal(dup2(own, file), file);
+    inbox_reclaim(inbox, is_sender, NULL);
+    assert_int_equal(pread(own, &byte, 1, place), 1);
+    assert_int_equal(byte, 'x');
+    assert_int_equal(inbox_counters(inbox)->reclaimed, 0);
+    inbox_destroy(inbox);
+    close(own);
+}
+
 /* He would make common, and so let be read and written, whatever somebody else has put there. */
 static void only_its_owner_writes_to_what_is_shown(void **state)
 {
@@ -541,6 +562,7 @@ int main(void)
         cmocka_unit_test(packets_of_one_turn_are_shown_at_once),
         cmocka_unit_test(who_waits_is_told_of_room),
         cmocka_unit_test(who_died_at_our_memory_is_not_waited_for),
+        cmocka_unit_test(a_file_of_the_program_is_not_emptied),
         cmocka_unit_test(only_its_owner_writes_to_what_is_shown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
