@@ -82,5 +82,11 @@ forget
 expect "a container serves with the host's /dev/shm and processes" serve $$ all here
 expect "one that shares all three talks with it" talk $$ all 10.79.0.1
 expect "through memory" counts same_host_packets_sent
+rm /dev/shm/weir-*
+expect "when the registry was removed the next one joins" talk $$ all 10.79.0.1
+expect "and makes no other" test ! -s "$work/registries"
+forget
+expect "with the last it is gone" serve $$ all here
+expect "and the next is where it was" test "$(registries 7801 | wc -l)" = 1
 forget
 exit $failed

@@ -19,6 +19,8 @@
 #include "rnic/io/system/clock.h"
 #include "rnic/io/system/shortage.h"
 #include "rnic/io/udp/address.h"
+#include "rnic/io/udp/port_holder.h"
+#include "rnic/wire/roce.h"
 
 #define NAMES            8u                   /* that are tried, should others own the first */
 #define REGISTRY_HEIR_NS UINT64_C(2000000000) /* then an heir that has done nothing is stopped */
@@ -50,8 +52,16 @@ static enum status refusal(const char *path, int error)
     if (is_shortage(error) || error == ENOSPC || error == EDQUOT) {
         return STATUS_NO_MEMORY;
     }
-    bool is_there = faccessat(AT_FDCWD, path, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+    bool is_there = error != ENOENT && /* it may be made just now */
+                    faccessat(AT_FDCWD, path, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
     return is_there ? STATUS_DENIED : STATUS_NOT_FOUND;
+}
+
+bool registry_is_ours(int descriptor)
+{
+    struct stat facts;
+    return fstat(descriptor, &facts) == 0 && S_ISREG(facts.st_mode) && facts.st_uid == geteuid() &&
+           (facts.st_mode & 07077) == 0 && facts.st_nlink <= 1;
 }
 
 enum status registry_open_file(const char *path, int flags, int *ret_descriptor)
@@ -61,9 +71,7 @@ enum status registry_open_file(const char *path, int flags, int *ret_descriptor)
     if (descriptor < 0) {
         return refusal(path, errno);
     }
-    struct stat facts;
-    if (fstat(descriptor, &facts) != 0 || !S_ISREG(facts.st_mode) || facts.st_uid != geteuid() ||
-        (facts.st_mode & 07077) != 0 || facts.st_nlink > 1) {
+    if (!registry_is_ours(descriptor)) {
         close(descriptor);
         return STATUS_DENIED;
     }
@@ -289,9 +297,24 @@ static enum status take_slot(struct registry *registry)
     return STATUS_FULL;
 }
 
+/* At the name, or where it was, or made. What has no name is reached by our own number. */
+static enum status find_or_make(struct registry *registry, bool searches)
+{
+    enum status status = registry_open_file(registry->path, 0, &registry->descriptor);
+    if (status != STATUS_NOT_FOUND) {
+        return status;
+    }
+    if (searches && registry_find_removed(registry->path, &registry->descriptor)) {
+        snprintf(registry->path, sizeof registry->path, "/proc/thread-self/fd/%d",
+                 registry->descriptor);
+        return STATUS_OK;
+    }
+    return registry_open_file(registry->path, O_CREAT, &registry->descriptor);
+}
+
 /* In a folder that everybody may write to somebody else may have taken the name. Then there is the
  * next one, the same for all processes of the user. Who takes them all could take the UDP port. */
-static enum status find_file(struct registry *registry, const char *path)
+static enum status find_file(struct registry *registry, const char *path, bool searches)
 {
     enum status status = STATUS_DENIED;
     for (uint32_t i = 0; i < NAMES && status == STATUS_DENIED; i++) {
@@ -300,7 +323,7 @@ static enum status find_file(struct registry *registry, const char *path)
             snprintf(suffix, sizeof suffix, ".%u", (unsigned)i);
         }
         snprintf(registry->path, sizeof registry->path, "%s%s", path, suffix);
-        status = registry_open_file(registry->path, O_CREAT, &registry->descriptor);
+        status = find_or_make(registry, searches);
     }
     return status;
 }
@@ -329,16 +352,22 @@ bool registry_is_removed(int descriptor)
     return fstat(descriptor, &facts) == 0 && facts.st_nlink == 0;
 }
 
-/* Found and locked. */
-static enum status find_and_lock(struct registry *registry, const char *path)
+/* Locked. */
+static bool counts(int descriptor)
 {
-    for (;;) {
-        enum status status = find_file(registry, path);
+    return !registry_is_removed(descriptor) || registry_anybody_lives(descriptor);
+}
+
+/* Found and locked. Who searches again might find others who search. */
+static enum status find_and_lock(struct registry *registry, const char *path, bool searches)
+{
+    for (;; searches = false) {
+        enum status status = find_file(registry, path, searches);
         if (status != STATUS_OK) {
             return status;
         }
         status = registry_lock_file(registry->descriptor);
-        if (status == STATUS_OK && !registry_is_removed(registry->descriptor)) {
+        if (status == STATUS_OK && counts(registry->descriptor)) {
             return STATUS_OK;
         }
         close(registry->descriptor);
@@ -359,7 +388,9 @@ enum status registry_open(const char *path, struct registry **ret_registry)
     }
     registry->slot = SLOT_NONE;
     registry->descriptor = -1;
-    enum status status = find_and_lock(registry, path != NULL ? path : own_path);
+    bool searches =
+        path != NULL || (access(own_path, F_OK) != 0 && port_holder_is_ours(ROCE_UDP_PORT));
+    enum status status = find_and_lock(registry, path != NULL ? path : own_path, searches);
     if (status != STATUS_OK) {
         registry_abandon(registry);
         return status;

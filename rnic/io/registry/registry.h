@@ -6,7 +6,8 @@
  * killed at any instant and the others go on. Claims on services die with their slot; what it owed
  * to peers of its connections, its wills, lies in the file for an heir to do (burial.h). The file
  * goes with the last process that ends in order; what killed ones leave the next process takes
- * over, or makes anew if it is from before a reboot, of another version, or broken.
+ * over, or makes anew if it is from before a reboot, of another version, or broken. One that was
+ * removed under living processes goes on, and the next process joins them, where /proc shows it.
  *
  * Calls may be made by any thread, with the engine's lock held or not; they take the file's lock
  * for some microseconds. A process that is stopped while it holds it makes the others' calls fail

@@ -152,7 +152,10 @@ void registry_unlock(struct registry *registry);
 /* DENIED: something else lies there than a file of ours, of mode 0600. NOT_FOUND: nothing does, and
  * with O_CREAT among the flags: its folder is not there, or not to be written to. */
 enum status registry_open_file(const char *path, int flags, int *ret_descriptor) MUST_USE;
-/* Locked. The last process that had it may have removed it while we waited for the lock. */
+/* A file of ours, of mode 0600, and with no second name. */
+bool registry_is_ours(int descriptor);
+/* Locked. The last process that had it may have removed it while we waited for the lock; or
+ * somebody else has, though processes live in it. */
 bool registry_is_removed(int descriptor);
 /* A program that closes what it has not opened may have our number for a file of its own. To the
  * others we are dead then, and what the kernel says of locks is of that file. */
@@ -176,6 +179,11 @@ void claims_forget_slot(struct registry *registry, uint32_t slot);
 
 /* domains.c: locked. */
 void domains_forget_slot(struct registry *registry, uint32_t slot);
+
+/* registry_removed.c */
+
+/* Opens what lay at `path`, and that a process of ours still has open. False: /proc shows none. */
+bool registry_find_removed(const char *path, int *ret_descriptor) MUST_USE;
 
 /* registry_sweep.c */
 

@@ -21,8 +21,8 @@ struct steering {
 enum status steering_open(struct steering *steering, struct registry *registry,
                           const struct udp_config *config, const char **ret_message) MUST_USE;
 /* Sockets of this user share the port that no process of the registry has: those of another
- * registry, in another /dev/shm, or of one whose file has been removed. Neither side's packets find
- * their owners then. */
+ * registry, in another /dev/shm, or of one whose file has been removed and that /proc does not
+ * show. Neither side's packets find their owners then. */
 bool steering_has_strangers(const struct steering *steering) MUST_USE;
 /* Closes the link, before the registry is closed. `last_reader` (may be NULL) gets what still came:
  * for a moment the kernel takes us for others. It must not call the registry. */

@@ -19,8 +19,8 @@ struct holder {
     char program[NAME_ROOM];
 };
 
-/* A socket of the port that a new one of ours could not join; else any of the port. */
-static bool find_socket(const char *table, uint16_t port, struct holder *ret_holder)
+/* A socket of the port, by preference of another user or of ours. */
+static bool find_socket(const char *table, uint16_t port, bool ours, struct holder *ret_holder)
 {
     char line[512];
     bool found = false;
@@ -31,7 +31,7 @@ static bool find_socket(const char *table, uint16_t port, struct holder *ret_hol
         /* number: local:port remote:port state queues timer retransmissions user timeout inode */
         if (sscanf(line, " %*u: %*[0-9A-Fa-f]:%x %*s %*s %*s %*s %*s %u %*s %" SCNu64, &local_port,
                    &user, &inode) == 3 &&
-            local_port == port && (!found || user != geteuid())) {
+            local_port == port && (!found || (user == geteuid()) == ours)) {
             *ret_holder = (struct holder){.user = user, .inode = inode};
             found = true;
         }
@@ -40,6 +40,18 @@ static bool find_socket(const char *table, uint16_t port, struct holder *ret_hol
         fclose(file);
     }
     return found;
+}
+
+static bool is_ours(const char *table, uint16_t port)
+{
+    struct holder holder;
+    return find_socket(table, port, true, &holder) && holder.user == geteuid();
+}
+
+bool port_holder_is_ours(uint16_t port)
+{
+    return is_ours("/proc/thread-self/net/udp", port) ||
+           is_ours("/proc/thread-self/net/udp6", port);
 }
 
 /* One line of the table: what its socket is bound to. */
@@ -143,8 +155,9 @@ void port_holder_describe(uint16_t port, char *ret_text, size_t size)
 {
     struct holder holder = {.inode = 0};
     char user[64], process[96] = "";
-    if (!find_socket("/proc/thread-self/net/udp", port, &holder) &&
-        !find_socket("/proc/thread-self/net/udp6", port, &holder)) {
+    /* Rather one that a new one of ours could not join. */
+    if (!find_socket("/proc/thread-self/net/udp", port, false, &holder) &&
+        !find_socket("/proc/thread-self/net/udp6", port, false, &holder)) {
         snprintf(ret_text, size, "UDP port %u is taken, and /proc does not show by whom", port);
         return;
     }
