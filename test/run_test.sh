@@ -249,6 +249,12 @@ planted() (
     cat said
     ! grep -q plant said && grep -q . said
 )
+# There the loader does not know the tree's maker by its place either, and would give it the system's library.
+without_proc() {
+    unshare -Urm sh -c "mount -t tmpfs none /proc" || return 77
+    wants weir0 env WEIR_LIBRARY_DIR="$build/dropin" unshare -Urm sh -c \
+        "mount -t tmpfs none /proc && '$build/weir' run ls /sys/class/infiniband"
+}
 namespace_refused() {
     local limit=/proc/sys/user/max_mnt_namespaces
     unshare -Urm sh -c "echo 0 >$limit" 2>/dev/null || return 77
@@ -322,6 +328,7 @@ check namespace unshare namespace
 check read_only sh read_only
 check squatted unshare squatted
 check planted unshare planted
+check without_proc ibv_devinfo without_proc
 check read_only_shm unshare read_only_shm
 check namespace_refused unshare namespace_refused
 check ibstatus ibstatus ibstatus_script

@@ -215,11 +215,15 @@ static int case_system_is_there(void)
     return status != WEIR_OK && count_mapped() == 1 && (is_said || has_devices()) ? 0 : 1;
 }
 
-/* As a program found by PATH, in a folder where somebody has left a library. */
+/* As a program found by PATH, in a folder where somebody has left a library. What is told where
+ * there is none is the place where it belongs. */
 static int case_working_directory(void)
 {
     char directory[PATH_MAX];
-    return library_find_soft(NULL, directory) && directory[0] != '/' ? 1 : 0;
+    library_find_soft(NULL, directory);
+    size_t length = strlen(directory);
+    bool is_installed = length > 5 && strcmp(directory + length - 5, "/weir") == 0;
+    return directory[0] == '/' && is_installed ? 0 : 1;
 }
 
 static const struct {

@@ -233,11 +233,10 @@ bool library_find_soft(const char *wished, char ret_directory[PATH_MAX])
         return true;
     }
 #ifdef WEIR_INSTALLED_DIR
-    if (holds_library(WEIR_INSTALLED_DIR)) {
-        snprintf(ret_directory, PATH_MAX, "%s", WEIR_INSTALLED_DIR);
-        return true;
-    }
-#endif
+    snprintf(ret_directory, PATH_MAX, "%s", WEIR_INSTALLED_DIR);
+    return holds_library(ret_directory);
+#else
     beside(self, "dropin", ret_directory);
     return false;
+#endif
 }
