@@ -43,4 +43,21 @@ stand_in ninja 'echo why; exit 1'
 grep -qx why "$work/said" || { echo "FAIL a build that fails does not say why"; failed=1; }
 [ -z "$(ls "$TMPDIR")" ] || { echo "FAIL left: $(ls "$TMPDIR")"; failed=1; }
 ./dev --help >/dev/null 2>&1 || { echo "FAIL --help is no command"; failed=1; }
+
+# Packages of a later commit are a later version, or apt would not install them.
+mkdir -p packaging/debian
+echo "    version: '0.1.0'," >meson.build
+touch packaging/debian/control
+stand_in dpkg-buildpackage 'exit 1'
+export GIT_CONFIG_GLOBAL=/dev/null GIT_CONFIG_NOSYSTEM=1 GIT_AUTHOR_NAME=a GIT_AUTHOR_EMAIL=a@localhost GIT_COMMITTER_NAME=a GIT_COMMITTER_EMAIL=a@localhost
+git init -q . && git add . && git commit -q -m one --date "2026-01-02T03:04:05Z"
+version() { # OF A COMMIT'S DATE
+    GIT_COMMITTER_DATE=$1 git commit -q --allow-empty -m "$1"
+    ./dev package >"$work/said" 2>&1
+    sed -n '1s/^weir (\(.*\)) .*/\1/p' build-package/weir-*/debian/changelog
+}
+first=$(version 2026-01-02T03:04:05+0100)
+second=$(version 2026-01-02T03:04:05Z)
+dpkg --compare-versions "0.1.0" lt "$first" && dpkg --compare-versions "$first" lt "$second" ||
+    { echo "FAIL versions of packages: $first, then $second"; failed=1; }
 exit $failed

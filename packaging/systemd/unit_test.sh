@@ -14,6 +14,9 @@ if command -v systemd-analyze >/dev/null; then
     [ ! -s verify.txt ] || fail "systemd complains: $(cat verify.txt)"
     systemd-analyze security --offline=true --threshold=30 --no-pager "./$unit" >security.txt 2>&1 ||
         fail "it is open: $(tail -n 1 security.txt)"
+    # Who starts it without keys is told so.
+    systemd-analyze condition "$(sed -n 's/%i/data/g; /PathExists=/p' "$unit")" 2>&1 | grep -q 'Asserts failed' ||
+        fail "it needs no keys"
 else
     echo "  no systemd-analyze here: the command alone"
 fi
