@@ -44,7 +44,12 @@ grep -qx why "$work/said" || { echo "FAIL a build that fails does not say why"; 
 [ -z "$(ls "$TMPDIR")" ] || { echo "FAIL left: $(ls "$TMPDIR")"; failed=1; }
 ./dev --help >/dev/null 2>&1 || { echo "FAIL --help is no command"; failed=1; }
 
+for seconds in 0 x; do
+    ./dev fuzz $seconds 2>&1 | grep -q "takes seconds, not '$seconds'" || { echo "FAIL fuzz $seconds may have no end"; failed=1; }
+done
+
 # Packages of a later commit are a later version, or apt would not install them.
+command -v git >/dev/null && command -v dpkg >/dev/null || exit $failed
 mkdir -p packaging/debian
 echo "    version: '0.1.0'," >meson.build
 touch packaging/debian/control
