@@ -62,8 +62,8 @@ const char run_usage[] =
     "where Weir was installed. Without this command: LD_LIBRARY_PATH set to that\n"
     "folder.\n"
     "\n"
-    "Exit status: that of PROGRAM; 2 usage, 6 libraries not found or no namespace to\n"
-    "be had, 126 PROGRAM cannot be executed, 127 PROGRAM not found.\n";
+    "Exit status: that of PROGRAM; 2 usage, 6 no libraries, device or namespace to be\n"
+    "had, 126 PROGRAM cannot be executed, 127 PROGRAM not found.\n";
 
 struct wishes {
     bool dry, verbose, namespace, no_paths;
