@@ -371,6 +371,9 @@ struct soft_srq *srq_make(struct ibv_pd *pd, struct ibv_srq_attr *attributes, vo
 struct ibv_srq *srq_create_matching(struct ibv_srq_init_attr_ex *attributes);
 int srq_operate(struct ibv_srq *srq, struct ibv_ops_wr *wr, struct ibv_ops_wr **ret_bad);
 int srq_number(struct ibv_srq *srq, uint32_t *ret_number);
+/* A queue pair is made, or gone: its shared receive queue, if it has one, stays as long. With the
+ * engine's lock held. */
+void srq_use(struct soft_qp *qp, int change);
 int srq_post_receive(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **ret_bad);
 struct ibv_qp *qp_create_extended(struct ibv_context *context,
                                   struct ibv_qp_init_attr_ex *attributes);

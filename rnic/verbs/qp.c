@@ -109,8 +109,7 @@ static struct qp_init describe(struct ibv_pd *pd, struct soft_xrcd *xrcd,
 }
 
 /* Makes the core's queue pair; counts the use of a shared receive queue. */
-static enum status create_core(struct soft_qp *qp, struct soft_xrcd *xrcd, struct soft_srq *srq,
-                               struct qp_init *core)
+static enum status create_core(struct soft_qp *qp, struct soft_xrcd *xrcd, struct qp_init *core)
 {
     struct ibv_pd *pd = qp->extended.qp_base.pd;
     core->context = &qp->extended.qp_base;
@@ -118,8 +117,8 @@ static enum status create_core(struct soft_qp *qp, struct soft_xrcd *xrcd, struc
     if (status == STATUS_OK) {
         engine_lock(qp->engine);
         status = device_create_qp(qp->engine->device, core, &qp->qp);
-        if (status == STATUS_OK && srq != NULL) {
-            srq->users++;
+        if (status == STATUS_OK) {
+            srq_use(qp, 1);
         }
         if (status == STATUS_OK && xrcd != NULL) {
             xrc_add_target(qp, xrcd);
@@ -219,7 +218,7 @@ static struct soft_qp *create(struct ibv_context *context, struct ibv_pd *pd,
         return NULL;
     }
     fill(qp, init);
-    status = create_core(qp, xrcd, init->srq == NULL ? NULL : soft_srq(init->srq), &core);
+    status = create_core(qp, xrcd, &core);
     if (status != STATUS_OK) {
         qp_free(qp);
         return errno_null(status);
@@ -565,9 +564,7 @@ PUBLIC int ibv_destroy_qp(struct ibv_qp *ibv)
     if (soft_target(qp) == NULL || xrc_remove_target(qp)) {
         device_destroy_qp(qp->engine->device, qp->qp);
     }
-    if (ibv->srq != NULL) {
-        soft_srq(ibv->srq)->users--;
-    }
+    srq_use(qp, -1);
     forget_completions(qp);
     unlock_with_queues(qp);
     bool is_done = event_drain(ibv->context, ibv, &ibv->mutex, &ibv->cond, &ibv->events_completed,

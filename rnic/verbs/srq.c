@@ -124,6 +124,19 @@ int srq_number(struct ibv_srq *srq, uint32_t *ret_number)
     return 0;
 }
 
+void srq_use(struct soft_qp *qp, int change)
+{
+    const struct ibv_qp *ibv = &qp->extended.qp_base;
+    if (ibv->srq == NULL) {
+        return;
+    }
+    struct soft_srq *srq = soft_srq(ibv->srq);
+    srq->users += (uint32_t)change;
+    if (srq->matcher != NULL) { /* receives complete elsewhere, but the queue pair names it */
+        completion_queue_use(soft_cq(ibv->recv_cq)->queue, change);
+    }
+}
+
 PUBLIC int ibv_modify_srq(struct ibv_srq *ibv, struct ibv_srq_attr *attributes, int mask)
 {
     HOST_FORWARD(ibv->context, ibv_modify_srq, ibv, attributes, mask);
