@@ -123,6 +123,7 @@ static void complete(struct tag_matcher *matcher, const struct tag_operation *op
         .kind = kind,
         .status = status,
         .tag_flags = agrees(matcher, operation) ? 0 : TAG_SYNCHRONIZE,
+        .time = operation->now,
     };
     if (operation->signaled || status != COMPLETION_SUCCESS) {
         (void)completion_queue_push(matcher->config.completions, &completion, false);

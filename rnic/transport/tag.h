@@ -20,6 +20,7 @@
 
 #include "rnic/base/allocator.h"
 #include "rnic/base/status.h"
+#include "rnic/base/time.h"
 #include "rnic/queue/completion_queue.h"
 #include "rnic/queue/send_queue.h"
 #include "rnic/queue/work.h"
@@ -55,6 +56,7 @@ struct tag_operation {
     uint64_t id;
     bool signaled;       /* completes to the queue's completions */
     uint32_t unexpected; /* messages that the application has handled */
+    struct instant now;
 };
 
 struct tag_buffer {

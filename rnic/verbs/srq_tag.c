@@ -67,6 +67,7 @@ static int operate(struct soft_srq *srq, struct ibv_ops_wr *wr)
         .id = wr->wr_id,
         .signaled = (wr->flags & IBV_OPS_SIGNALED) != 0,
         .unexpected = wr->tm.unexpected_cnt,
+        .now = engine_now(srq->engine),
     };
     switch (wr->opcode) {
     case IBV_WR_TAG_ADD:
