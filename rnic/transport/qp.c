@@ -66,6 +66,8 @@ void qp_query(const struct qp *qp, struct qp_attributes *ret_attributes)
     *ret_attributes = qp->attributes;
     ret_attributes->state = qp_state_now(qp);
     ret_attributes->current_state = ret_attributes->state;
+    ret_attributes->receive_psn = qp->responder.expected;
+    ret_attributes->send_psn = qp->requester.frontier;
 }
 
 static bool offers(enum service service, const struct send_request *request)

@@ -117,6 +117,7 @@ struct qp_attributes {
  * [IBA 10.3.1, and the required/optional table of ibv_modify_qp(3)] */
 enum status qp_modify(struct qp *qp, const struct qp_attributes *attributes, unsigned mask,
                       unsigned *ret_offending) MUST_USE;
+/* The PSNs are those that come next. */
 void qp_query(const struct qp *qp, struct qp_attributes *ret_attributes);
 
 struct qpn qp_number(const struct qp *qp);

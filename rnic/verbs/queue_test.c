@@ -422,6 +422,36 @@ static void test_capabilities_with_tag_matching(void **state)
     assert_int_equal(ibv_destroy_srq(srq), 0);
 }
 
+/* A SEND of three packets moves them on; and who begins anew begins where it is told to. */
+static void test_packet_numbers_are_those_that_come_next(void **state)
+{
+    struct world *w = *state;
+    struct ibv_qp_attr sender, receiver;
+    struct ibv_qp_init_attr init;
+    connect_pair(w);
+    assert_int_equal(post_receive(w, w->qps[1], 1, 0, 4096), 0);
+    struct ibv_sge sge = {(uintptr_t)w->bytes, 3000, w->mr->lkey};
+    struct ibv_send_wr *bad,
+        wr = {
+            .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND, .send_flags = IBV_SEND_SIGNALED};
+    assert_int_equal(ibv_post_send(w->qps[0], &wr, &bad), 0);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(await(w->cq).status, IBV_WC_SUCCESS);
+    }
+    assert_int_equal(ibv_query_qp(w->qps[0], &sender, IBV_QP_SQ_PSN, &init), 0);
+    assert_int_equal(ibv_query_qp(w->qps[1], &receiver, IBV_QP_RQ_PSN, &init), 0);
+    assert_int_equal(sender.sq_psn, 103);
+    assert_int_equal(sender.rq_psn, 100);
+    assert_int_equal(receiver.rq_psn, 103);
+    assert_int_equal(receiver.sq_psn, 100);
+    sender.qp_state = IBV_QPS_RESET;
+    assert_int_equal(ibv_modify_qp(w->qps[0], &sender, IBV_QP_STATE), 0);
+    to_init(w->qps[0]);
+    to_rts(w->qps[0], w->qps[1]->qp_num);
+    assert_int_equal(ibv_query_qp(w->qps[0], &sender, IBV_QP_SQ_PSN, &init), 0);
+    assert_int_equal(sender.sq_psn, 100);
+}
+
 /* To RTR along it, and back to RESET. */
 static void check_vector(struct ibv_qp *qp, const struct ibv_ah_attr *vector)
 {
@@ -484,6 +514,7 @@ int main(void)
         IN_WORLD(test_application_gives_memory),
         IN_WORLD(test_capabilities_are_true),
         IN_WORLD(test_capabilities_with_tag_matching),
+        IN_WORLD(test_packet_numbers_are_those_that_come_next),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
