@@ -166,8 +166,10 @@ static struct tag_operation operation(struct world *world)
 {
     world->operations++;
     uint32_t wrong = script_u8(&world->script) >= 0xe0;
-    return (struct tag_operation){
-        .id = OPERATION, .signaled = true, .unexpected = world->unexpected + wrong};
+    return (struct tag_operation){.id = OPERATION,
+                                  .signaled = true,
+                                  .synchronizes = true,
+                                  .unexpected = world->unexpected + wrong};
 }
 
 static void take_completions(struct world *world)

@@ -37,6 +37,7 @@ struct tag_matcher {
     struct sge *sges; /* max_sge of each entry */
     struct list buffers, unused;
     uint32_t unexpected;
+    uint32_t handled; /* of these, as the application has told */
 };
 
 enum status tag_matcher_create(const struct tag_config *config, struct tag_matcher **ret_matcher)
@@ -98,15 +99,18 @@ static struct sge *sges_of(const struct tag_matcher *matcher, const struct entry
     return matcher->sges + (size_t)(entry - matcher->entries) * matcher->config.max_sge;
 }
 
-static bool agrees(const struct tag_matcher *matcher, const struct tag_operation *operation)
+static bool agrees(const struct tag_matcher *matcher)
 {
-    return operation->unexpected == matcher->unexpected;
+    return matcher->handled == matcher->unexpected;
 }
 
-/* What was posted in doubt matches from now on. */
-static void resume(struct tag_matcher *matcher, const struct tag_operation *operation)
+/* What was posted in doubt matches from now on, if the two agree. */
+static void synchronize(struct tag_matcher *matcher, const struct tag_operation *operation)
 {
-    if (!agrees(matcher, operation)) {
+    if (operation->synchronizes) {
+        matcher->handled = operation->unexpected;
+    }
+    if (!agrees(matcher)) {
         return;
     }
     LIST_FOR_EACH(node, &matcher->buffers)
@@ -122,7 +126,7 @@ static void complete(struct tag_matcher *matcher, const struct tag_operation *op
         .id = operation->id,
         .kind = kind,
         .status = status,
-        .tag_flags = agrees(matcher, operation) ? 0 : TAG_SYNCHRONIZE,
+        .tag_flags = agrees(matcher) ? 0 : TAG_SYNCHRONIZE,
         .time = operation->now,
     };
     if (operation->signaled || status != COMPLETION_SUCCESS) {
@@ -153,7 +157,7 @@ enum status tag_add(struct tag_matcher *matcher, const struct tag_operation *ope
         entry->length += buffer->sges[i].length;
     }
     list_append(&matcher->buffers, &entry->node);
-    resume(matcher, operation);
+    synchronize(matcher, operation);
     complete(matcher, operation, COMPLETED_TAG_ADD, COMPLETION_SUCCESS);
     *ret_handle = (uint32_t)entry->uses << HANDLE_SHIFT | (uint32_t)(entry - matcher->entries);
     return STATUS_OK;
@@ -175,14 +179,14 @@ void tag_remove(struct tag_matcher *matcher, const struct tag_operation *operati
     if (found) {
         retire(matcher, entry);
     }
-    resume(matcher, operation);
+    synchronize(matcher, operation);
     complete(matcher, operation, COMPLETED_TAG_REMOVE,
              found ? COMPLETION_SUCCESS : COMPLETION_TAG_ERROR);
 }
 
 void tag_synchronize(struct tag_matcher *matcher, const struct tag_operation *operation)
 {
-    resume(matcher, operation);
+    synchronize(matcher, operation);
     complete(matcher, operation, COMPLETED_TAG_SYNC, COMPLETION_SUCCESS);
 }
 
@@ -203,8 +207,9 @@ static struct entry *find(const struct tag_matcher *matcher, uint64_t tag)
 static enum tag_course read_header(const struct packet *packet, struct tag_message *ret_message)
 {
     const uint8_t *header = packet->payload;
+    bool says_none = packet->payload_length > 0 && header[0] == HEADER_NO_TAG;
     if (packet->payload_length < TAG_HEADER_LENGTH) {
-        return TAG_PLAIN;
+        return says_none ? TAG_NONE : TAG_PLAIN;
     }
     ret_message->context = bytes_load_u32(header + 4);
     ret_message->tag = bytes_load_u64(header + 8);

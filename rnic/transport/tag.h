@@ -55,6 +55,7 @@ struct send_queue_limits tag_send_limits(const struct tag_matcher *matcher);
 struct tag_operation {
     uint64_t id;
     bool signaled;       /* completes to the queue's completions */
+    bool synchronizes;   /* tells the next; else what was told last holds */
     uint32_t unexpected; /* messages that the application has handled */
     struct instant now;
 };

@@ -66,6 +66,7 @@ static int operate(struct soft_srq *srq, struct ibv_ops_wr *wr)
     const struct tag_operation operation = {
         .id = wr->wr_id,
         .signaled = (wr->flags & IBV_OPS_SIGNALED) != 0,
+        .synchronizes = (wr->flags & IBV_OPS_TM_SYNC) != 0 || wr->opcode == IBV_WR_TAG_SYNC,
         .unexpected = wr->tm.unexpected_cnt,
         .now = engine_now(srq->engine),
     };

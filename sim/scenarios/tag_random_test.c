@@ -102,7 +102,8 @@ static void post_receive(void *context, uint64_t place)
 
 static struct tag_operation operation(uint64_t id)
 {
-    return (struct tag_operation){.id = id, .signaled = true, .unexpected = w.handled};
+    return (struct tag_operation){
+        .id = id, .signaled = true, .synchronizes = true, .unexpected = w.handled};
 }
 
 static void have(uint32_t name)

@@ -73,12 +73,18 @@ static int stop(void **state)
 static uint32_t add(uint64_t id, uint64_t tag, uint32_t length, uint32_t unexpected)
 {
     struct sge sge = {BUFFER_AT, length, s.b.key};
-    struct tag_operation operation = {.unexpected = unexpected};
+    struct tag_operation operation = {.synchronizes = true, .unexpected = unexpected};
     struct tag_buffer buffer = {
         .id = 1000 + id, .tag = tag, .mask = UINT64_MAX, .sges = &sge, .sge_count = 1};
     uint32_t handle;
     assert_int_equal(tag_add(matcher, &operation, &buffer, &handle), STATUS_OK);
     return handle;
+}
+
+static void synchronize(uint32_t unexpected)
+{
+    tag_synchronize(matcher,
+                    &(struct tag_operation){.synchronizes = true, .unexpected = unexpected});
 }
 
 static void post_receive(uint64_t id, uint32_t length)
@@ -168,10 +174,10 @@ static void a_buffer_posted_in_doubt_matches_after_synchronizing(void **state)
     add(1, 11, 100, 0);
     send(2, EAGER, 11, 50);
     forget_trace(&s);
-    tag_synchronize(matcher, &(struct tag_operation){.unexpected = 1});
+    synchronize(1);
     post_receive(7, 100);
     send(3, EAGER, 11, 50); /* two were unexpected, the application knows of one */
-    tag_synchronize(matcher, &(struct tag_operation){.unexpected = 3});
+    synchronize(3);
     send(4, EAGER, 11, 50);
     expect_trace(&s, "A>B SEND_ONLY psn=9\n"
                      "B>A ACK psn=9\n"
