@@ -140,6 +140,9 @@ static void an_implicit_region_may_have_holes(void **state)
     assert_int_equal(ibv_advise_mr(w->pd, IBV_ADVISE_MR_ADVICE_PREFETCH, 0, &advice, 1), ENOENT);
     struct ibv_sge pinned = whole(w->mr);
     assert_int_equal(ibv_advise_mr(w->pd, IBV_ADVISE_MR_ADVICE_PREFETCH, 0, &pinned, 1), EINVAL);
+    struct ibv_pd *other = ibv_alloc_pd(w->context);
+    assert_int_equal(ibv_advise_mr(other, IBV_ADVISE_MR_ADVICE_PREFETCH, 0, &pinned, 1), EPERM);
+    assert_int_equal(ibv_dealloc_pd(other), 0);
 
     assert_int_equal(transfer(w, IBV_WR_RDMA_WRITE, sge, (uintptr_t)pages + PAGE - 8, all->rkey),
                      IBV_WC_REM_ACCESS_ERR);

@@ -410,14 +410,20 @@ static int find_range(struct ibv_pd *pd, const struct ibv_sge *entry, bool write
                       uint8_t **ret_bytes)
 {
     struct engine *engine = context_engine(pd->context);
+    struct memory *memory = device_memory(engine->device);
+    const struct memory_request request = {
+        .domain = soft_pd(pd)->domain, .key = {entry->lkey}, .address = entry->addr, .length = 1};
     struct region_attributes region;
     struct memory_key key;
+    uint8_t *first;
     engine_lock(engine);
-    enum status status = memory_find_region(device_memory(engine->device), soft_pd(pd)->domain,
-                                            entry->lkey >> 8, &key, &region);
+    bool found =
+        memory_find_region(memory, request.domain, entry->lkey >> 8, &key, &region) == STATUS_OK &&
+        key.value == entry->lkey;
+    bool is_other_domains = !found && memory_check(memory, &request, &first) == MEMORY_WRONG_DOMAIN;
     engine_unlock(engine);
-    if (status != STATUS_OK || key.value != entry->lkey) {
-        return ENOENT;
+    if (!found) {
+        return is_other_domains ? EPERM : ENOENT;
     }
     if ((region.access & ACCESS_ON_DEMAND) == 0) {
         return EINVAL;
