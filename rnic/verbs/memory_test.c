@@ -353,6 +353,32 @@ static void a_window_holds_its_region(void **state)
     assert_int_equal(ibv_dereg_mr(mr), 0);
 }
 
+/* As every provider does: the queue pair is not to end by it. */
+static void what_cannot_be_bound_is_refused_at_once(void **state)
+{
+    struct world *w = *state;
+    connect_pair(w);
+    struct ibv_pd *other = ibv_alloc_pd(w->context);
+    struct ibv_mr *mr = ibv_reg_mr(other, w->bytes, 1024, IBV_ACCESS_MW_BIND);
+    struct ibv_mw *mw = ibv_alloc_mw(w->pd, IBV_MW_TYPE_1);
+    assert_true(mr != NULL && mw != NULL);
+    uint32_t key = mw->rkey;
+    struct ibv_mw_bind bind = {
+        .bind_info = {mr, (uintptr_t)w->bytes, 64, IBV_ACCESS_REMOTE_READ},
+    };
+    assert_int_equal(ibv_bind_mw(w->qps[1], mw, &bind), EPERM);
+    bind.bind_info = (struct ibv_mw_bind_info){w->mr, (uintptr_t)w->bytes, 64,
+                                               IBV_ACCESS_REMOTE_READ | IBV_ACCESS_ZERO_BASED};
+    assert_int_equal(ibv_bind_mw(w->qps[1], mw, &bind), EINVAL);
+    assert_int_equal(mw->rkey, key);
+    struct ibv_sge sge = {(uintptr_t)w->bytes, 64, w->mr->lkey};
+    assert_int_equal(transfer(w, IBV_WR_RDMA_WRITE, sge, (uintptr_t)w->bytes + 512, w->mr->rkey),
+                     IBV_WC_SUCCESS);
+    assert_int_equal(ibv_dealloc_mw(mw), 0);
+    assert_int_equal(ibv_dereg_mr(mr), 0);
+    assert_int_equal(ibv_dealloc_pd(other), 0);
+}
+
 static void bind_by_batch(struct ibv_qp_ex *qp, struct ibv_mw *mw, uint32_t key,
                           const struct ibv_mw_bind_info *info, uint64_t id)
 {
@@ -465,6 +491,7 @@ int main(void)
         IN_WORLD(a_file_in_memory_serves_as_dma_buf),
         IN_WORLD(a_part_of_a_large_page_serves_as_dma_buf),
         IN_WORLD(a_window_holds_its_region),
+        IN_WORLD(what_cannot_be_bound_is_refused_at_once),
         IN_WORLD(windows_of_type_2_are_bound_by_batches),
         IN_WORLD(objects_are_imported_by_their_handles),
         IN_WORLD(only_our_own_descriptors_are_imported),

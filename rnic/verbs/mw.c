@@ -44,6 +44,16 @@ struct ibv_mw *mw_allocate(struct ibv_pd *pd, enum ibv_mw_type type)
     return &mw->ibv;
 }
 
+/* What every provider refuses at once; the rest ends in a completion. 0, or an errno value. */
+static int check_bind(struct ibv_mw *mw, const struct ibv_mw_bind_info *info)
+{
+    const struct soft_mr *mr = (const struct soft_mr *)info->mr;
+    if ((info->mw_access_flags & IBV_ACCESS_ZERO_BASED) != 0) {
+        return EINVAL;
+    }
+    return mr != NULL && mr->attributes.domain.value != soft_pd(mw->pd)->domain.value ? EPERM : 0;
+}
+
 /* The caller sees the new key at once, before the work is done; it has to look whether the work
  * succeeded, as with every provider. */
 int mw_bind(struct ibv_qp *ibv, struct ibv_mw *mw, struct ibv_mw_bind *bind)
@@ -52,7 +62,10 @@ int mw_bind(struct ibv_qp *ibv, struct ibv_mw *mw, struct ibv_mw_bind *bind)
     uint32_t key = ibv_inc_rkey(mw->rkey);
     struct window_bind core;
     struct send_request request = {.id = bind->wr_id, .kind = WORK_BIND_WINDOW, .bind = &core};
-    int error = convert_bind(mw, key, &bind->bind_info, &core);
+    int error = check_bind(mw, &bind->bind_info);
+    if (error == 0) {
+        error = convert_bind(mw, key, &bind->bind_info, &core);
+    }
     if (error != 0) {
         return error;
     }
