@@ -287,7 +287,7 @@ for percent in (0.01, 0.1, 1, 5):
 SHARING = [ # two of ours and the kernel's cubic, GB/s
     lambda stage, seconds: perftest(stage, "ib_write_bw", "-s", "262144", "-D", seconds, "--report_gbits", column=3) / 8,
     lambda stage, seconds: perftest(stage, "ib_write_bw", "-s", "262144", "-D", seconds, "--report_gbits", column=3, port=PORT + 5) / 8,
-    lambda stage, seconds: iperf3(stage, seconds, "-C", "cubic"),
+    lambda stage, seconds: iperf3(stage, str(int(seconds) - share.ALONE_S), "-C", "cubic", "-O", str(share.ALONE_S)),
 ]
 for queue in (32, 128, 512):
     CASES.append((f"shared link, queue of {queue} KiB: greatest of two flows and TCP over the least", "veth1500", "x", share.unevenness(queue, SHARING)))

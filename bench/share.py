@@ -9,7 +9,9 @@ import subprocess
 from stage import Missing
 
 RATE, BURST = "400mbit", "16kb"
-SECONDS_LEAST = 2
+LEAST = 1e-6 # GB/s; who stands still would make it infinite
+ALONE_S = 2 # who begins at once has the link for himself until the others measure, too: that is not counted
+SECONDS, SECONDS_LEAST = 16, 5 # what each has swings for seconds
 
 
 def shape(queue):
@@ -22,10 +24,10 @@ def shape(queue):
 def unevenness(queue, flows):
     """`queue`: how many KiB wait before the link at most. `flows`: functions of a stage and of seconds that tell how fast they were."""
     def run(stage):
-        seconds = str(max(SECONDS_LEAST, round(8 * stage.scale)))
+        seconds = str(max(SECONDS_LEAST, round(SECONDS * stage.scale)))
         shape(queue)
         with concurrent.futures.ThreadPoolExecutor(len(flows)) as pool:
             begun = [pool.submit(flow, stage, seconds) for flow in flows]
             figures = [flow.result() for flow in begun]
-        return max(figures) / min(figures)
+        return max(figures) / max(min(figures), LEAST)
     return run
