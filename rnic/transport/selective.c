@@ -33,6 +33,11 @@ void selective_stock_fini(struct selective_stock *stock, struct allocator *alloc
     stock->all = NULL;
 }
 
+static bool has_room(const struct selective_stock *stock)
+{
+    return stock->first_free != NULL || stock->touched < stock->capacity;
+}
+
 static struct selective *stock_take(struct selective_stock *stock)
 {
     struct selective *selective = stock->first_free;
@@ -60,10 +65,12 @@ static bool is_wanted(const struct qp *qp)
     return is_spoken(qp) && !reference_is_possible(qp);
 }
 
+/* Who has no room for what he asks for does not ask: the peer would take it as agreed. */
 static void want(struct qp *qp, uint32_t small_reasons)
 {
     struct agreement *agreement = &qp->agreement;
-    if (!is_wanted(qp) || agreement->owes || agreement->reasons >= REASONS_MAX) {
+    bool may_agree = qp->selective != NULL || has_room(&qp->environment->selective);
+    if (!is_wanted(qp) || !may_agree || agreement->owes || agreement->reasons >= REASONS_MAX) {
         return;
     }
     uint32_t before = agreement->reasons / SELECTIVE_SMALL_REASONS;

@@ -6,6 +6,7 @@
 
 #include <cmocka.h>
 
+#include "rnic/transport/qp_private.h"
 #include "sim/scenario.h"
 
 static struct scenario s;
@@ -202,6 +203,26 @@ static void an_rnr_nak_before_its_turn_is_kept(void **state)
                      "1063.129us A send 3 success\n");
 }
 
+/* B, which has no room for another agreement, would be taken to keep what comes early if it asked
+ * for one. */
+static void who_has_no_room_does_not_ask(void **state)
+{
+    (void)state;
+    s.b.qp->environment->selective.touched = s.b.qp->environment->selective.capacity;
+    scenario_connect(&s);
+    scenario_lose(&s, "A>B WRITE_FIRST");
+    post(WORK_WRITE, 1, 300);
+    scenario_run(&s);
+    expect_trace(&s, "0us A>B WRITE_FIRST psn=7 length=300 lost\n"
+                     "0us A>B WRITE_LAST psn=8\n"
+                     "1us B>A NAK sequence psn=7\n"
+                     "2us A>B REPORT psn=99 expected=100 asks\n"
+                     "2us A>B WRITE_FIRST psn=7 length=300\n"
+                     "2us A>B WRITE_LAST psn=8\n"
+                     "3us B>A ACK psn=8\n"
+                     "4us A send 1 success\n");
+}
+
 static void one_packet_without_a_receive_is_no_reason(void **state)
 {
     (void)state;
@@ -227,6 +248,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(what_was_sent_again_is_kept, start, stop),
         cmocka_unit_test_setup_teardown(the_first_after_they_agreed_is_sent_again, start, stop),
         cmocka_unit_test_setup_teardown(an_rnr_nak_before_its_turn_is_kept, start, stop),
+        cmocka_unit_test_setup_teardown(who_has_no_room_does_not_ask, start, stop),
         cmocka_unit_test_setup_teardown(one_packet_without_a_receive_is_no_reason, start, stop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
