@@ -2,6 +2,8 @@
  * it acknowledges everything before too. */
 #include "rnic/transport/acknowledge.h"
 
+#include "rnic/wire/psn.h"
+
 /* A requester gets an acknowledgement per so many packets unasked: the kernel's stops 128 behind
  * the last, and asks each 66, so that one that is lost must not be all it gets. */
 #define UNANSWERED_MAX 64u
@@ -40,12 +42,25 @@ static void note_asking(struct acknowledge *acknowledge, bool requested, bool en
     }
 }
 
-void acknowledge_executed(struct acknowledge *acknowledge, bool requested, bool ends_message)
+/* What a NAK asked for has been executed. One that said that it was missing has been heard by a
+ * sender that looks for the rest; one for want of a receive told him only to wait. */
+static void meet_demand(struct acknowledge *acknowledge)
 {
+    acknowledge->left_out &= acknowledge->unready;
+    acknowledge->demanded = acknowledge->unready = false;
     if (acknowledge->owed == OWED_RNR_NAK || acknowledge->owed == OWED_NAK_SEQUENCE) {
         acknowledge->owed = OWED_ACK;
     }
-    acknowledge->demanded = false;
+    if (acknowledge->left_out) {
+        owe(acknowledge, OWED_REST);
+    }
+}
+
+void acknowledge_executed(struct acknowledge *acknowledge, bool requested, bool ends_message)
+{
+    if (acknowledge->demanded) {
+        meet_demand(acknowledge);
+    }
     note_asking(acknowledge, requested, ends_message);
     count(acknowledge, requested, acknowledge->asks_late ? UNANSWERED_LATE : UNANSWERED_MAX);
 }
@@ -57,8 +72,12 @@ void acknowledge_kept(struct acknowledge *acknowledge, bool requested)
 
 void acknowledge_executed_with_response(struct acknowledge *acknowledge)
 {
-    acknowledge->demanded = false;
-    acknowledge_paid(acknowledge);
+    if (acknowledge->demanded) {
+        meet_demand(acknowledge);
+    }
+    if (acknowledge->owed != OWED_REST) {
+        acknowledge_paid(acknowledge);
+    }
 }
 
 void acknowledge_duplicate(struct acknowledge *acknowledge)
@@ -76,6 +95,23 @@ bool acknowledge_out_of_sequence(struct acknowledge *acknowledge)
     return true;
 }
 
+void acknowledge_left_out(struct acknowledge *acknowledge, struct psn psn)
+{
+    if (!acknowledge->left_out || psn_before(acknowledge->left_psn, psn)) {
+        acknowledge->left_out = true;
+        acknowledge->left_psn = psn;
+    }
+}
+
+void acknowledge_rest(struct acknowledge *acknowledge, struct psn expected)
+{
+    acknowledge->left_out = false;
+    acknowledge->owed = OWED_ACK;
+    if (!psn_before(acknowledge->left_psn, expected)) {
+        (void)acknowledge_out_of_sequence(acknowledge);
+    }
+}
+
 void acknowledge_unreadable(struct acknowledge *acknowledge)
 {
     acknowledge->demanded = false; /* this is what came of it */
@@ -84,7 +120,7 @@ void acknowledge_unreadable(struct acknowledge *acknowledge)
 
 void acknowledge_receiver_not_ready(struct acknowledge *acknowledge)
 {
-    acknowledge->demanded = true;
+    acknowledge->demanded = acknowledge->unready = true;
     if (acknowledge->owed == OWED_NAK_SEQUENCE) {
         acknowledge->owed = OWED_NOTHING;
     }

@@ -17,6 +17,7 @@
 enum owed {
     OWED_NOTHING,
     OWED_ACK,          /* of everything before the expected PSN */
+    OWED_REST,         /* the same; or a NAK, where what was left out has not come */
     OWED_RNR_NAK,      /* at the expected PSN */
     OWED_NAK_SEQUENCE, /* at the expected PSN */
     OWED_NAK_FATAL,    /* the queue pair has failed; repeated as often as the peer asks */
@@ -27,8 +28,13 @@ struct acknowledge {
     bool demanded : 1;  /* a NAK asked for the expected PSN: later ones are dropped silently */
     bool failed : 1;    /* a fatal NAK was made: fatal_code at fatal_psn */
     bool asks_late : 1; /* the peer does, and has room for what passes meanwhile */
+    bool unready : 1;   /* ... for want of a receive, or has since */
+    bool left_out : 1;  /* of what came behind it something up to left_psn was dropped */
     uint8_t fatal_code; /* enum nak_code */
-    struct psn fatal_psn;
+    union {
+        struct psn fatal_psn;
+        struct psn left_psn;
+    };
     uint16_t unanswered; /* packets executed or kept since the last acknowledgement, */
     uint16_t unasked;    /* and executed since the peer has asked for one */
 };
@@ -44,6 +50,11 @@ void acknowledge_duplicate(struct acknowledge *acknowledge);
 /* A packet is missing. True if this is news worth a NAK: there is one only, until the expected PSN
  * has come. [IBA 9.7.5.1.2] */
 bool acknowledge_out_of_sequence(struct acknowledge *acknowledge);
+/* A request packet that the peer takes to be kept is not, because of which a NAK is due, or was
+ * sent. Behind one without a receive that tells nothing: it is told when that one was executed. */
+void acknowledge_left_out(struct acknowledge *acknowledge, struct psn psn);
+/* OWED_REST is paid: it becomes an ACK or a NAK. */
+void acknowledge_rest(struct acknowledge *acknowledge, struct psn expected);
 /* The expected packet came, and its payload, by reference, is not to be had. */
 void acknowledge_unreadable(struct acknowledge *acknowledge);
 void acknowledge_receiver_not_ready(struct acknowledge *acknowledge);

@@ -115,6 +115,49 @@ static void after_an_rnr_nak_gaps_are_silent(void **state)
     assert_int_equal(acknowledge.owed, OWED_RNR_NAK);
 }
 
+/* ... but what the peer takes to be kept is asked for when that one has come, unless it has come,
+ * too. */
+static void what_is_left_out_behind_it_is_told_later(void **state)
+{
+    struct acknowledge acknowledge;
+    acknowledge_reset(&acknowledge);
+    acknowledge_receiver_not_ready(&acknowledge);
+    acknowledge_left_out(&acknowledge, psn_make(0xffffff));
+    acknowledge_left_out(&acknowledge, psn_make(2));
+    acknowledge_left_out(&acknowledge, psn_make(1));
+    acknowledge_paid(&acknowledge);
+    acknowledge_executed(&acknowledge, false, false);
+    assert_int_equal(acknowledge.owed, OWED_REST);
+    acknowledge_rest(&acknowledge, psn_make(2));
+    assert_int_equal(acknowledge.owed, OWED_NAK_SEQUENCE);
+    acknowledge_paid(&acknowledge);
+    assert_false(acknowledge_out_of_sequence(&acknowledge));
+    acknowledge_executed_with_response(&acknowledge);
+    assert_int_equal(acknowledge.owed, OWED_NOTHING);
+
+    acknowledge_left_out(&acknowledge, psn_make(4)); /* behind one that is missing ... */
+    (void)acknowledge_out_of_sequence(&acknowledge);
+    acknowledge_receiver_not_ready(&acknowledge); /* ... and then without a receive */
+    acknowledge_executed_with_response(&acknowledge);
+    acknowledge_executed_with_response(&acknowledge);
+    assert_int_equal(acknowledge.owed, OWED_REST);
+    acknowledge_rest(&acknowledge, psn_make(5));
+    assert_int_equal(acknowledge.owed, OWED_ACK);
+}
+
+static void what_is_left_out_behind_a_gap_is_no_news(void **state)
+{
+    struct acknowledge acknowledge;
+    acknowledge_reset(&acknowledge);
+    acknowledge_left_out(&acknowledge, psn_make(4));
+    (void)acknowledge_out_of_sequence(&acknowledge);
+    acknowledge_executed(&acknowledge, true, false);
+    assert_int_equal(acknowledge.owed, OWED_ACK);
+    acknowledge_receiver_not_ready(&acknowledge);
+    acknowledge_executed(&acknowledge, true, false);
+    assert_int_equal(acknowledge.owed, OWED_ACK);
+}
+
 static void a_failure_is_final(void **state)
 {
     struct acknowledge acknowledge;
@@ -138,6 +181,8 @@ int main(void)
         cmocka_unit_test(a_gap_is_told_once),
         cmocka_unit_test(a_gap_that_closed_is_not_told),
         cmocka_unit_test(after_an_rnr_nak_gaps_are_silent),
+        cmocka_unit_test(what_is_left_out_behind_it_is_told_later),
+        cmocka_unit_test(what_is_left_out_behind_a_gap_is_no_news),
         cmocka_unit_test(a_failure_is_final),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

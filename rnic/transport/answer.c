@@ -182,6 +182,9 @@ static enum step transmit_owed(struct qp *qp)
         }
         packet.psn = answer_acknowledges(qp);
         break;
+    case OWED_REST:
+        acknowledge_rest(acknowledge, responder->expected);
+        return transmit_owed(qp);
     case OWED_RNR_NAK:
         packet.aeth.kind = AETH_RNR_NAK;
         packet.aeth.value = qp->attributes.min_rnr_timer;

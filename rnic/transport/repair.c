@@ -235,10 +235,10 @@ static struct instant probe_time(const struct qp *qp, struct instant now, struct
     return patience > 0 ? instant_after(qp->retransmit.last_progress, patience) : now;
 }
 
-/* A probe has come, and for so long nothing else: whatever left as long ago is not under way, and
- * what is to leave again does not wait for its room in the window. What the probe has overtaken
- * would tell as much, but for a way that is shorter now than when it was measured: there whatever
- * left again may have come as an earlier copy. */
+/* The peer lives, and whatever left so long ago that it has not told of is not under way, and what
+ * is to leave again does not wait for its room in the window. What a probe has overtaken would tell
+ * as much, but for a way that is shorter now than when it was measured: there whatever left again
+ * may have come as an earlier copy. */
 static void lose_old(struct qp *qp, struct instant now)
 {
     struct scoreboard_losses losses =
@@ -316,6 +316,7 @@ void repair_dropped(struct qp *qp, struct instant now)
             return; /* it is on its way again, or about to be */
         }
         lost(qp, now, 1, out_ns);
+        lose_old(qp, now);
     }
     repair_unready(qp);
 }

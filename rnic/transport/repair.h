@@ -24,7 +24,8 @@ void repair_all(struct qp *qp);
  * peer knew that it may be: that is sent again, too. */
 void repair_unready(struct qp *qp);
 /* The oldest packet is missing, and the peer has no place for what came behind it, or did not know
- * that it may keep it. What of the rest is dropped shows when the oldest has come. */
+ * that it may keep it. What of the rest is dropped shows when the oldest has come, but for what
+ * left so long ago that it has been. */
 void repair_dropped(struct qp *qp, struct instant now);
 /* The retransmission timer's deadline has passed. True: it was a probe's. Then the last packet is
  * sent again: a loss among the last ones shows only in what arrives later, and an answer that was

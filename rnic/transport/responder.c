@@ -580,8 +580,8 @@ void responder_receive(struct qp *qp, const struct packet *packet)
         }
     } else if (ahead > 0) {
         environment_count(qp->environment, COUNTER_OUT_OF_SEQUENCE);
-        if (!relay_takes_gap(qp) && !selective_keep_request(qp, packet, ahead)) {
-            (void)acknowledge_out_of_sequence(&qp->responder.acknowledge);
+        if (!relay_takes_gap(qp)) {
+            selective_receive_early(qp, packet, ahead);
         }
     } else if (!relay_takes(qp, packet)) {
         if (responder_take(qp, packet) == VERDICT_EXECUTED) {

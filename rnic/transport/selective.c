@@ -224,9 +224,15 @@ bool selective_has_news(const struct qp *qp)
     return selective != NULL && (selective->requests.count > 0 || selective->duplicates_untold);
 }
 
+/* Its sender has heard of us, whatever we have heard of it, and takes us to keep what is early. */
+static bool has_tag(const struct qp *qp, const struct packet *packet)
+{
+    return qp->agreement.tag != 0 && packet->tag == qp->agreement.tag;
+}
+
 bool selective_is_tagged(struct qp *qp, const struct packet *packet)
 {
-    if (qp->agreement.tag == 0 || packet->tag != qp->agreement.tag) {
+    if (!has_tag(qp, packet)) {
         environment_refuse(qp->environment, REFUSED_PSN);
         return false;
     }
@@ -234,7 +240,8 @@ bool selective_is_tagged(struct qp *qp, const struct packet *packet)
     return true;
 }
 
-bool selective_keep_request(struct qp *qp, const struct packet *packet, int32_t ahead)
+/* False: a NAK is due. */
+static bool keep_request(struct qp *qp, const struct packet *packet, int32_t ahead)
 {
     struct selective *selective = qp->selective;
     if (selective == NULL) {
@@ -265,6 +272,18 @@ bool selective_keep_request(struct qp *qp, const struct packet *packet, int32_t 
     return true;
 }
 
+void selective_receive_early(struct qp *qp, const struct packet *packet, int32_t ahead)
+{
+    struct acknowledge *acknowledge = &qp->responder.acknowledge;
+    if (keep_request(qp, packet, ahead)) {
+        return;
+    }
+    if (has_tag(qp, packet)) {
+        acknowledge_left_out(acknowledge, packet->psn);
+    }
+    (void)acknowledge_out_of_sequence(acknowledge);
+}
+
 void selective_count_duplicate(struct qp *qp)
 {
     if (qp->selective != NULL) {
@@ -291,7 +310,7 @@ void selective_take_requests(struct qp *qp, const struct packet *executed)
     if (qp->selective == NULL) {
         return;
     }
-    qp->selective->peer_tags |= qp->agreement.tag != 0 && executed->tag == qp->agreement.tag;
+    qp->selective->peer_tags |= has_tag(qp, executed);
     if (qp->selective->requests.count == 0) {
         return;
     }

@@ -92,8 +92,8 @@ bool selective_has_news(const struct qp *qp);
 
 /* Whether the peer made the packet, as far as its tag tells. */
 bool selective_is_tagged(struct qp *qp, const struct packet *packet);
-/* A request `ahead` packets before its turn. False: a NAK is due. */
-bool selective_keep_request(struct qp *qp, const struct packet *packet, int32_t ahead);
+/* A request `ahead` packets before its turn: it is kept, or the peer is told, or will be. */
+void selective_receive_early(struct qp *qp, const struct packet *packet, int32_t ahead);
 /* The expected request has been executed: what came early is, as far as it goes. */
 void selective_take_requests(struct qp *qp, const struct packet *executed);
 /* A request that had been executed, or kept, already. */

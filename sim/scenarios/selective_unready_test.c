@@ -9,6 +9,8 @@
 #include "rnic/transport/qp_private.h"
 #include "sim/scenario.h"
 
+#define PLACES 64u /* of a scenario's host */
+
 static struct scenario s;
 
 static int start(void **state)
@@ -203,6 +205,88 @@ static void an_rnr_nak_before_its_turn_is_kept(void **state)
                      "1063.129us A send 3 success\n");
 }
 
+static uint64_t count(const struct party *party, enum counter counter)
+{
+    return device_counters(party->host->device)->values[counter];
+}
+
+/* The way is shorter than it ever was, so that the first one has come proves nothing of the rest:
+ * it may have been the copy before. Nothing that was dropped may wait for the timer, which A, who
+ * does not retry, does not survive. */
+static void find_no_place(uint8_t timeout)
+{
+    s.a.attributes.retry_count = 0;
+    s.a.attributes.timeout = timeout;
+    scenario_agree(&s);
+    post(WORK_SEND, 2, 20);
+    post(WORK_WRITE, 3, (PLACES + 8) * 256);
+    scenario_run_for(&s, 5);
+    set_delay(500);
+    scenario_run_for(&s, 5);
+    scenario_receive(&s.b, 1, 64);
+    scenario_run(&s);
+    forget_trace(&s);
+    assert_int_equal(count(&s.b, COUNTER_EARLY_PACKETS), PLACES);
+    assert_int_equal(count(&s.b, COUNTER_RNR_NAK_SENT), 1);
+    assert_int_equal(count(&s.b, COUNTER_DUPLICATE_REQUESTS), 0);
+    assert_int_equal(count(&s.a, COUNTER_TIMEOUTS), 0);
+    assert_int_equal(count(&s.a, COUNTER_PROBES), 0);
+    expect_equal_bytes(&s.a, &s.b, 0, (PLACES + 8) * 256);
+}
+
+static void what_found_no_place_behind_it_is_told(void **state)
+{
+    (void)state;
+    find_no_place(10); /* 4.2 ms, without probes */
+}
+
+/* What finds no place behind the one that is lost is refused, but only that one leaves again. */
+static void what_found_no_place_before_it_was_there_is_told(void **state)
+{
+    (void)state;
+    scenario_lose(&s, "A>B SEND_ONLY");
+    find_no_place(14);
+}
+
+/* A has heard B's wish, and B not A's answer. So A takes B to keep what it drops. */
+static void who_is_wrongly_taken_to_keep_it_tells(void **state)
+{
+    (void)state;
+    struct work work = {.kind = WORK_SEND, .id = 1, .length = 20};
+    scenario_connect(&s);
+    post(WORK_WRITE, 1, 20);
+    scenario_run_for(&s, 5);
+    scenario_lose(&s, "A>B REPORT");
+    assert_int_equal(scenario_post(&s.b, work), STATUS_OK);
+    assert_int_equal(scenario_post(&s.b, work), STATUS_OK);
+    scenario_run_for(&s, 5);
+    scenario_receive(&s.a, 1, 64);
+    scenario_receive(&s.a, 1, 64);
+    scenario_run_for(&s, 50);
+    forget_trace(&s);
+    set_delay(500);
+    post(WORK_SEND, 2, 20);
+    post(WORK_SEND, 3, 30);
+    scenario_run_for(&s, 5);
+    scenario_receive(&s.b, 2, 64);
+    scenario_receive(&s.b, 3, 64);
+    scenario_run(&s);
+    expect_trace(&s, "60us A>B SEND_ONLY psn=8\n"
+                     "60us A>B SEND_ONLY psn=9\n"
+                     "60.500us B>A RNR_NAK psn=8\n"
+                     "71us A>B SEND_ONLY psn=8\n"
+                     "71.500us B>A NAK sequence psn=9\n"
+                     "71.500us B receive 2 success length=20\n"
+                     "72us A>B REPORT psn=101 expected=102 asks\n"
+                     "72us A>B SEND_ONLY psn=9\n"
+                     "72us A send 2 success\n"
+                     "72.500us B>A REPORT psn=9 expected=10\n"
+                     "72.500us B>A ACK psn=9\n"
+                     "72.500us B receive 3 success length=30\n"
+                     "73us A drops psn\n"
+                     "73us A send 3 success\n");
+}
+
 /* B, which has no room for another agreement, would be taken to keep what comes early if it asked
  * for one. */
 static void who_has_no_room_does_not_ask(void **state)
@@ -248,6 +332,10 @@ int main(void)
         cmocka_unit_test_setup_teardown(what_was_sent_again_is_kept, start, stop),
         cmocka_unit_test_setup_teardown(the_first_after_they_agreed_is_sent_again, start, stop),
         cmocka_unit_test_setup_teardown(an_rnr_nak_before_its_turn_is_kept, start, stop),
+        cmocka_unit_test_setup_teardown(what_found_no_place_behind_it_is_told, start, stop),
+        cmocka_unit_test_setup_teardown(what_found_no_place_before_it_was_there_is_told, start,
+                                        stop),
+        cmocka_unit_test_setup_teardown(who_is_wrongly_taken_to_keep_it_tells, start, stop),
         cmocka_unit_test_setup_teardown(who_has_no_room_does_not_ask, start, stop),
         cmocka_unit_test_setup_teardown(one_packet_without_a_receive_is_no_reason, start, stop),
     };
