@@ -218,7 +218,8 @@ static uint64_t patience_ns(const struct qp *qp, struct instant now, struct psn 
 
 /* When `psn`, the last packet in doubt, is worth a probe; not after `now`: at once. NEVER: nothing
  * of what is under way has asked yet, and what will ask waits for the rate, or for the link. Where
- * one of them has only just let the packet go, silence before says nothing of it. */
+ * one of them has only just let the packet go, silence before says nothing of it; one that left
+ * late is waited for as long as if the wait had begun with it. */
 static struct instant probe_time(const struct qp *qp, struct instant now, struct psn psn)
 {
     const struct requester *requester = &qp->requester;
@@ -227,9 +228,11 @@ static struct instant probe_time(const struct qp *qp, struct instant now, struct
         return INSTANT_NEVER;
     }
     uint64_t out_ns = scoreboard_out_ns(&qp->selective->board, now, psn);
-    uint64_t expected_ns = retransmit_expected_ns(&qp->retransmit);
-    if (out_ns < expected_ns) {
-        return instant_after(now, expected_ns - out_ns);
+    uint64_t due_ns = retransmit_expected_ns(&qp->retransmit);
+    bool is_late = instant_elapsed_ns(qp->retransmit.last_progress, now) > out_ns + due_ns;
+    due_ns = is_late ? retransmit_probe_ns(&qp->retransmit) : due_ns;
+    if (out_ns < due_ns) {
+        return instant_after(now, due_ns - out_ns);
     }
     uint64_t patience = patience_ns(qp, now, psn);
     return patience > 0 ? instant_after(qp->retransmit.last_progress, patience) : now;

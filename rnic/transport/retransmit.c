@@ -63,6 +63,12 @@ uint64_t retransmit_expected_ns(const struct retransmit *retransmit)
     return more + retransmit->smoothed_ns;
 }
 
+uint64_t retransmit_probe_ns(const struct retransmit *retransmit)
+{
+    uint64_t expected_ns = retransmit_expected_ns(retransmit);
+    return expected_ns < PROBE_MIN_NS ? PROBE_MIN_NS : expected_ns;
+}
+
 static uint64_t most_ns(const struct retransmit *retransmit)
 {
     uint64_t timeout_ns = retransmit_timeout_ns(retransmit->timeout_code);
@@ -106,9 +112,8 @@ static struct instant next_deadline(const struct retransmit *retransmit, struct 
     if (!retransmit_may_probe(retransmit)) {
         return instant_after(now, wait);
     }
-    uint64_t probe = retransmit_expected_ns(retransmit);
-    probe = (probe < PROBE_MIN_NS ? PROBE_MIN_NS : probe)
-            << (retransmit->probed + retransmit->hesitation);
+    uint64_t probe = retransmit_probe_ns(retransmit)
+                     << (retransmit->probed + retransmit->hesitation);
     return instant_earlier(instant_after(now, probe),
                            instant_after(retransmit->last_progress, wait));
 }

@@ -100,6 +100,8 @@ bool retransmit_is_exhausted(const struct retransmit *retransmit, struct instant
 /* After so long an answer should have come: at least two round trips where probes go before the
  * timer. */
 uint64_t retransmit_expected_ns(const struct retransmit *retransmit);
+/* ... and after so long a probe is worth it. */
+uint64_t retransmit_probe_ns(const struct retransmit *retransmit);
 /* For so long packets may leave that ask for no answer: well within the timeout. */
 uint64_t retransmit_silence_ns(const struct retransmit *retransmit);
 /* About one round trip, for those who must not repeat a demand before it can have been met. */

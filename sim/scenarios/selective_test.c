@@ -176,12 +176,12 @@ static void agree_and_measure(uint64_t bits_per_second)
     forget_trace(&s);
 }
 
-/* Only the last packet asks, half a millisecond behind the first. */
+/* Only the last packet asks, five milliseconds behind the first. */
 static void what_has_not_asked_yet_is_not_probed_for(void **state)
 {
     (void)state;
     agree_and_measure(0);
-    set_speed(SLOW, 1);
+    set_speed(SLOW / 10, 1);
     post(WORK_WRITE, 3, 5120);
     scenario_run(&s);
     forget_trace(&s);
@@ -196,6 +196,23 @@ static void what_has_only_just_left_is_not_probed_for(void **state)
 {
     (void)state;
     agree_and_measure(SLOW);
+    post(WORK_WRITE, 3, 1024);
+    scenario_run(&s);
+    expect_trace(&s, "100000us A>B WRITE_FIRST psn=10 length=1024\n"
+                     "100026.400us A>B WRITE_MIDDLE psn=11\n"
+                     "100051.520us A>B WRITE_MIDDLE psn=12\n"
+                     "100076.640us A>B WRITE_LAST psn=13\n"
+                     "100102.760us B>A ACK psn=13\n"
+                     "100108.720us A send 3 success\n");
+}
+
+/* The last has been under way for longer than the way has ever taken, and not as long as it is
+ * waited for where all leave at once. */
+static void what_has_left_late_is_waited_for_as_long(void **state)
+{
+    (void)state;
+    agree_and_measure(0);
+    set_speed(SLOW, 1);
     post(WORK_WRITE, 3, 1024);
     scenario_run(&s);
     expect_trace(&s, "100000us A>B WRITE_FIRST psn=10 length=1024\n"
@@ -514,6 +531,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_lost_last_packet_is_probed_for, start, stop),
         cmocka_unit_test_setup_teardown(what_has_not_asked_yet_is_not_probed_for, start, stop),
         cmocka_unit_test_setup_teardown(what_has_only_just_left_is_not_probed_for, start, stop),
+        cmocka_unit_test_setup_teardown(what_has_left_late_is_waited_for_as_long, start, stop),
         cmocka_unit_test_setup_teardown(messages_complete_in_order, start, stop),
         cmocka_unit_test_setup_teardown(what_is_overtaken_is_not_lost, start, stop),
         cmocka_unit_test_setup_teardown(a_lost_repetition_is_repeated, start, stop),
