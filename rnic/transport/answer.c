@@ -227,12 +227,14 @@ enum step answer_transmit(struct qp *qp, struct instant now)
         relay_resume(qp); /* what had to wait for our own responses */
         entry = replay_pending(&qp->responder.reads->replay);
     }
-    if (entry == NULL && qp->agreement.owes) {
-        return selective_transmit(qp); /* it acknowledges, too: no response may be behind it */
-    }
     if (entry == NULL) {
-        bool owed = qp->responder.acknowledge.owed != OWED_NOTHING;
-        return owed ? transmit_owed(qp) : STEP_IDLE;
+        enum owed owed = qp->responder.acknowledge.owed;
+        /* It acknowledges, too: no response may be behind it. And it says what is missing, so why
+         * that is not lost comes before it. */
+        if (qp->agreement.owes && owed != OWED_RNR_NAK) {
+            return selective_transmit(qp);
+        }
+        return owed != OWED_NOTHING ? transmit_owed(qp) : STEP_IDLE;
     }
     return entry->is_atomic ? transmit_atomic(qp, entry)
                             : transmit_read(qp, now, entry, span(qp, entry));

@@ -210,6 +210,41 @@ static uint64_t count(const struct party *party, enum counter counter)
     return device_counters(party->host->device)->values[counter];
 }
 
+/* What B owes waits for the rest of a response. Then its report would say that the SEND is missing
+ * before A has heard that it is to wait with it. */
+static void why_it_is_missing_is_told_before_that_it_is(void **state)
+{
+    (void)state;
+    struct link_config link = {
+        .delay_ns = 1000, .bits_per_second = UINT64_C(50000000), .queue_limit = 1};
+    scenario_agree(&s);
+    network_set_link(&s.network, 1, 0, &link);
+    post(WORK_READ, 2, 300);
+    post(WORK_SEND, 3, 20);
+    post(WORK_SEND, 4, 20);
+    scenario_run_for(&s, 10);
+    selective_want(s.b.qp);
+    scenario_run_for(&s, 70);
+    scenario_receive(&s.b, 1, 64);
+    scenario_receive(&s.b, 2, 64);
+    scenario_run(&s);
+    expect_trace(&s, "A>B READ_REQUEST psn=9 length=300\n"
+                     "A>B SEND_ONLY psn=11\n"
+                     "A>B SEND_ONLY psn=12\n"
+                     "B>A READ_RESPONSE_FIRST psn=9\n"
+                     "B>A READ_RESPONSE_LAST psn=10\n"
+                     "B>A RNR_NAK psn=11\n"
+                     "A send 2 success\n"
+                     "B>A REPORT psn=8 expected=11 +1 asks\n"
+                     "A>B SEND_ONLY psn=11\n"
+                     "B receive 1 success length=20\n"
+                     "B receive 2 success length=20\n"
+                     "B>A ACK psn=12\n"
+                     "A>B REPORT psn=99 expected=100\n"
+                     "A send 3 success\n"
+                     "A send 4 success\n");
+}
+
 /* The way is shorter than it ever was, so that the first one has come proves nothing of the rest:
  * it may have been the copy before. Nothing that was dropped may wait for the timer, which A, who
  * does not retry, does not survive. */
@@ -332,6 +367,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(what_was_sent_again_is_kept, start, stop),
         cmocka_unit_test_setup_teardown(the_first_after_they_agreed_is_sent_again, start, stop),
         cmocka_unit_test_setup_teardown(an_rnr_nak_before_its_turn_is_kept, start, stop),
+        cmocka_unit_test_setup_teardown(why_it_is_missing_is_told_before_that_it_is, start, stop),
         cmocka_unit_test_setup_teardown(what_found_no_place_behind_it_is_told, start, stop),
         cmocka_unit_test_setup_teardown(what_found_no_place_before_it_was_there_is_told, start,
                                         stop),
