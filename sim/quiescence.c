@@ -167,9 +167,13 @@ static bool was_refused_by_peer(enum completion_status status)
            status == COMPLETION_REMOTE_OPERATION_ERROR;
 }
 
+/* What is wrong with a request is then nothing that its peer could refuse. */
+#define WRONG_AT_HOME MAY(COMPLETION_LOCAL_PROTECTION_ERROR)
+
 /* Whether the op, which did not succeed, may have had an effect: not behind one that the peer has
  * refused, for then the peer executes nothing more. But a READ that it refuses only when it is
- * asked again, because its key has gone meanwhile, proves nothing about those behind. */
+ * asked again, or answers, because its key has gone meanwhile, proves nothing about those behind.
+ */
 static bool may_have_happened(const struct end *end, const struct op *op)
 {
     if (op->phase == OP_PLANNED || op->phase == OP_DONE) {
@@ -179,7 +183,8 @@ static bool may_have_happened(const struct end *end, const struct op *op)
         return true;
     }
     const struct op *first = &end->ops[end->failed_index];
-    bool key_went = first->kind == WORK_READ && (first->may & MAY(COMPLETION_SUCCESS)) != 0;
+    bool is_granted = (first->may & (MAY(COMPLETION_SUCCESS) | WRONG_AT_HOME)) != 0;
+    bool key_went = first->kind == WORK_READ && is_granted;
     return !was_refused_by_peer(end->failure) || key_went;
 }
 
@@ -190,7 +195,7 @@ static bool may_have_happened(const struct end *end, const struct op *op)
 /* A wrong key or range at home: what left before it was met is not in the model. */
 static bool sends_unknown_bytes(const struct op *op)
 {
-    return (op->may & MAY(COMPLETION_LOCAL_PROTECTION_ERROR)) != 0;
+    return (op->may & WRONG_AT_HOME) != 0;
 }
 
 /* Unreliable, but nothing was in its way. */
