@@ -43,10 +43,11 @@ static void note_asking(struct acknowledge *acknowledge, bool requested, bool en
 }
 
 /* What a NAK asked for has been executed. One that said that it was missing has been heard by a
- * sender that looks for the rest; one for want of a receive told him only to wait. */
+ * sender that looks for the rest, if it has left; one for want of a receive told him only to wait.
+ */
 static void meet_demand(struct acknowledge *acknowledge)
 {
-    acknowledge->left_out &= acknowledge->unready;
+    acknowledge->left_out &= acknowledge->unready || acknowledge->owed == OWED_NAK_SEQUENCE;
     acknowledge->demanded = acknowledge->unready = false;
     if (acknowledge->owed == OWED_RNR_NAK || acknowledge->owed == OWED_NAK_SEQUENCE) {
         acknowledge->owed = OWED_ACK;

@@ -151,11 +151,25 @@ static void what_is_left_out_behind_a_gap_is_no_news(void **state)
     acknowledge_reset(&acknowledge);
     acknowledge_left_out(&acknowledge, psn_make(4));
     (void)acknowledge_out_of_sequence(&acknowledge);
+    acknowledge_paid(&acknowledge);
     acknowledge_executed(&acknowledge, true, false);
     assert_int_equal(acknowledge.owed, OWED_ACK);
     acknowledge_receiver_not_ready(&acknowledge);
     acknowledge_executed(&acknowledge, true, false);
     assert_int_equal(acknowledge.owed, OWED_ACK);
+}
+
+/* ... if the NAK has left. */
+static void what_is_left_out_behind_a_gap_that_closed_is_told(void **state)
+{
+    struct acknowledge acknowledge;
+    acknowledge_reset(&acknowledge);
+    acknowledge_left_out(&acknowledge, psn_make(4));
+    (void)acknowledge_out_of_sequence(&acknowledge);
+    acknowledge_executed(&acknowledge, true, false);
+    assert_int_equal(acknowledge.owed, OWED_REST);
+    acknowledge_rest(&acknowledge, psn_make(4));
+    assert_int_equal(acknowledge.owed, OWED_NAK_SEQUENCE);
 }
 
 static void a_failure_is_final(void **state)
@@ -183,6 +197,7 @@ int main(void)
         cmocka_unit_test(after_an_rnr_nak_gaps_are_silent),
         cmocka_unit_test(what_is_left_out_behind_it_is_told_later),
         cmocka_unit_test(what_is_left_out_behind_a_gap_is_no_news),
+        cmocka_unit_test(what_is_left_out_behind_a_gap_that_closed_is_told),
         cmocka_unit_test(a_failure_is_final),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

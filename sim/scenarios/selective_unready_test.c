@@ -283,6 +283,29 @@ static void what_found_no_place_before_it_was_there_is_told(void **state)
     find_no_place(14);
 }
 
+/* Nothing is lost. What waits for a place finds none, and the NAK that says so waits for the rest
+ * of a response until the missing one has come, after all. */
+static void what_found_no_place_is_told_where_the_nak_had_not_left(void **state)
+{
+    (void)state;
+    struct link_config link = {
+        .delay_ns = 1000, .bits_per_second = UINT64_C(50000000), .queue_limit = 1};
+    s.a.attributes.retry_count = 0;
+    s.a.attributes.timeout = 10; /* 4.2 ms, without probes */
+    scenario_agree(&s);
+    network_set_link(&s.network, 1, 0, &link);
+    post(WORK_READ, 2, 300);
+    scenario_run_for(&s, 10);
+    scenario_rule(&s, "A>B WRITE_FIRST", FATE_DELAYED, 1);
+    post(WORK_WRITE, 3, (PLACES + 8) * 256);
+    scenario_run(&s);
+    forget_trace(&s);
+    assert_int_equal(count(&s.b, COUNTER_EARLY_PACKETS), PLACES);
+    assert_int_equal(count(&s.b, COUNTER_NAK_SEQUENCE_SENT), 2);
+    assert_int_equal(count(&s.a, COUNTER_TIMEOUTS), 0);
+    expect_equal_bytes(&s.a, &s.b, 0, (PLACES + 8) * 256);
+}
+
 /* A has heard B's wish, and B not A's answer. So A takes B to keep what it drops. */
 static void who_is_wrongly_taken_to_keep_it_tells(void **state)
 {
@@ -371,6 +394,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(what_found_no_place_behind_it_is_told, start, stop),
         cmocka_unit_test_setup_teardown(what_found_no_place_before_it_was_there_is_told, start,
                                         stop),
+        cmocka_unit_test_setup_teardown(what_found_no_place_is_told_where_the_nak_had_not_left,
+                                        start, stop),
         cmocka_unit_test_setup_teardown(who_is_wrongly_taken_to_keep_it_tells, start, stop),
         cmocka_unit_test_setup_teardown(who_has_no_room_does_not_ask, start, stop),
         cmocka_unit_test_setup_teardown(one_packet_without_a_receive_is_no_reason, start, stop),
