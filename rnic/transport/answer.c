@@ -184,6 +184,8 @@ static enum step transmit_owed(struct qp *qp)
         break;
     case OWED_REST:
         acknowledge_rest(acknowledge, responder->expected);
+        /* Whoever gets a NAK instead repeats what he does not know to be held. */
+        qp->agreement.owes |= acknowledge->owed == OWED_NAK_SEQUENCE && selective_has_news(qp);
         return transmit_owed(qp);
     case OWED_RNR_NAK:
         packet.aeth.kind = AETH_RNR_NAK;

@@ -306,6 +306,30 @@ static void what_found_no_place_is_told_where_the_nak_had_not_left(void **state)
     expect_equal_bytes(&s.a, &s.b, 0, (PLACES + 8) * 256);
 }
 
+/* The one behind it is missing, too. What is held is not sent again with what found no place,
+ * though all left so long ago that it is not under way any more. */
+static void what_is_held_is_told_with_what_is_not(void **state)
+{
+    (void)state;
+    struct early_stock *stock = &s.b.qp->environment->selective.early;
+    stock->capacity = stock->first_free = 8;
+    s.a.attributes.timeout = 14;
+    scenario_agree(&s);
+    scenario_lose(&s, "A>B WRITE_FIRST");
+    post(WORK_SEND, 2, 20);
+    post(WORK_WRITE, 3, (1 + 8 + 4) * 256);
+    scenario_run_for(&s, 5);
+    set_delay(500);
+    scenario_receive(&s.b, 1, 64);
+    uint64_t before = count(&s.a, COUNTER_RETRANSMITTED_PACKETS);
+    scenario_run(&s);
+    forget_trace(&s);
+    assert_int_equal(count(&s.b, COUNTER_EARLY_PACKETS), 8);
+    assert_int_equal(count(&s.a, COUNTER_RETRANSMITTED_PACKETS) - before, 1 + 1 + 4);
+    assert_int_equal(count(&s.a, COUNTER_PROBES), 0);
+    expect_equal_bytes(&s.a, &s.b, 0, (1 + 8 + 4) * 256);
+}
+
 /* A has heard B's wish, and B not A's answer. So A takes B to keep what it drops. */
 static void who_is_wrongly_taken_to_keep_it_tells(void **state)
 {
@@ -396,6 +420,7 @@ int main(void)
                                         stop),
         cmocka_unit_test_setup_teardown(what_found_no_place_is_told_where_the_nak_had_not_left,
                                         start, stop),
+        cmocka_unit_test_setup_teardown(what_is_held_is_told_with_what_is_not, start, stop),
         cmocka_unit_test_setup_teardown(who_is_wrongly_taken_to_keep_it_tells, start, stop),
         cmocka_unit_test_setup_teardown(who_has_no_room_does_not_ask, start, stop),
         cmocka_unit_test_setup_teardown(one_packet_without_a_receive_is_no_reason, start, stop),
