@@ -75,21 +75,14 @@ static int descriptor(const struct common *common, uint32_t index)
 
 static void remember_descriptors(struct common *common)
 {
-    struct stat stat;
     for (uint32_t i = 0; i < COMMON_DESCRIPTORS; i++) {
-        if (fstat(descriptor(common, i), &stat) == 0) {
-            common->identities[i].device = stat.st_dev;
-            common->identities[i].inode = stat.st_ino;
-        }
+        (void)own_file_remember(descriptor(common, i), &common->identities[i]);
     }
 }
 
 static bool is_ours(const struct common *common, uint32_t index)
 {
-    struct stat stat;
-    return fstat(descriptor(common, index), &stat) == 0 &&
-           stat.st_dev == common->identities[index].device &&
-           stat.st_ino == common->identities[index].inode;
+    return own_file_is_at(descriptor(common, index), &common->identities[index]);
 }
 
 bool common_is_whole(const struct common *common)

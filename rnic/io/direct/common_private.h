@@ -6,7 +6,8 @@
 
 #include <stdbool.h>
 #include <stdint.h>
-#include <sys/types.h>
+
+#include "rnic/io/system/own_file.h"
 
 struct stretch;
 
@@ -17,13 +18,10 @@ struct stretch;
 
 struct common {
     int file;
-    int stretches; /* see stretch.h */
-    int pages;     /* /proc/self/pagemap */
-    int hold;      /* see hold.h */
-    struct {
-        dev_t device;
-        ino_t inode;
-    } identities[COMMON_DESCRIPTORS]; /* of the four, for the program may close them */
+    int stretches;                                  /* see stretch.h */
+    int pages;                                      /* /proc/self/pagemap */
+    int hold;                                       /* see hold.h */
+    struct own_file identities[COMMON_DESCRIPTORS]; /* the program may close them */
     uint64_t page_bytes;
     uint64_t next; /* offset that no range has used, nor any behind it */
 };

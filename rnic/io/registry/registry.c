@@ -328,22 +328,9 @@ static enum status find_file(struct registry *registry, const char *path, bool s
     return status;
 }
 
-static bool remember_file(struct registry *registry)
-{
-    struct stat facts;
-    if (fstat(registry->descriptor, &facts) != 0) {
-        return false;
-    }
-    registry->device = facts.st_dev;
-    registry->inode = facts.st_ino;
-    return true;
-}
-
 bool registry_has_file(const struct registry *registry)
 {
-    struct stat facts;
-    return fstat(registry->descriptor, &facts) == 0 && facts.st_ino == registry->inode &&
-           facts.st_dev == registry->device;
+    return own_file_is_at(registry->descriptor, &registry->own_file);
 }
 
 bool registry_is_removed(int descriptor)
@@ -397,7 +384,8 @@ enum status registry_open(const char *path, struct registry **ret_registry)
     }
     status = map_file(registry->descriptor, &registry->file);
     if (status == STATUS_OK) {
-        status = remember_file(registry) ? take_slot(registry) : STATUS_DENIED;
+        bool known = own_file_remember(registry->descriptor, &registry->own_file);
+        status = known ? take_slot(registry) : STATUS_DENIED;
     }
     registry_unlock_file(registry->descriptor);
     if (status != STATUS_OK) {

@@ -16,6 +16,7 @@
 #include <sys/types.h>
 
 #include "rnic/io/registry/registry.h"
+#include "rnic/io/system/own_file.h"
 #include "rnic/io/udp/udp.h"
 
 #define REGISTRY_MAGIC   UINT64_C(0x5765697252656731) /* "WeirReg1" */
@@ -111,8 +112,7 @@ struct registry {
     pthread_mutex_t mutex; /* among threads; the file's lock is among processes */
     int cancel;            /* of who has both, see cancel.h */
     int descriptor;
-    dev_t device; /* of the file, */
-    ino_t inode;  /* see registry_has_file */
+    struct own_file own_file; /* see registry_has_file */
     uint32_t slot;
     bool has_buried; /* and not told the kernel yet who has which place */
     char path[REGISTRY_NAME];
@@ -157,8 +157,8 @@ bool registry_is_ours(int descriptor);
 /* Locked. The last process that had it may have removed it while we waited for the lock; or
  * somebody else has, though processes live in it. */
 bool registry_is_removed(int descriptor);
-/* A program that closes what it has not opened may have our number for a file of its own. To the
- * others we are dead then, and what the kernel says of locks is of that file. */
+/* As long as the program has not closed it. To the others we are dead then, and what the kernel
+ * says of locks is of another file. */
 bool registry_has_file(const struct registry *registry);
 /* Any slot's holder. */
 bool registry_anybody_lives(int descriptor);

@@ -15,6 +15,7 @@
 #include "rnic/io/same_host/lane.h"
 #include "rnic/io/system/bell.h"
 #include "rnic/io/system/heavy_fence.h"
+#include "rnic/io/system/own_file.h"
 
 #define LANE_BURST  32u /* packets in a row from one lane */
 #define UNEXPECTED  4u  /* records of a batch before others are looked out for */
@@ -23,8 +24,7 @@
 
 struct inbox {
     int descriptor;
-    dev_t device; /* of the file, */
-    ino_t inode;  /* see has_file */
+    struct own_file file;
     int bell;
     int shown_file; /* -1: none */
     struct inbox_head *head;
@@ -49,23 +49,9 @@ struct inbox {
     struct inbox_counters counters;
 };
 
-static bool remember_file(struct inbox *inbox)
-{
-    struct stat facts;
-    if (fstat(inbox->descriptor, &facts) != 0) {
-        return false;
-    }
-    inbox->device = facts.st_dev;
-    inbox->inode = facts.st_ino;
-    return true;
-}
-
-/* As registry_has_file. */
 static bool has_file(const struct inbox *inbox)
 {
-    struct stat facts;
-    return fstat(inbox->descriptor, &facts) == 0 && facts.st_ino == inbox->inode &&
-           facts.st_dev == inbox->device;
+    return own_file_is_at(inbox->descriptor, &inbox->file);
 }
 
 static bool map_all(struct inbox *inbox, bool direct)
@@ -94,7 +80,7 @@ enum status inbox_create(uint64_t incarnation, bool direct, struct inbox **ret_i
         inbox_destroy(inbox);
         return STATUS_UNSUPPORTED;
     }
-    if (!remember_file(inbox) || !map_all(inbox, direct)) {
+    if (!own_file_remember(inbox->descriptor, &inbox->file) || !map_all(inbox, direct)) {
         inbox_destroy(inbox);
         return STATUS_NO_MEMORY;
     }
