@@ -23,8 +23,9 @@ NOT_YET = REFUSED + r"|RDMA_CM_EVENT_UNREACHABLE, error: 1$"
 TOO_EARLY = r"^riomap: Cannot allocate memory$"
 # What a pingpong's server says when the last acknowledgement was lost, and who sent it has ended since.
 LAST_ACK_LOST = r"transport retry counter exceeded \(12\) for wr_id 2$"
-# A pingpong's retries are 7, which rxe takes for "for ever" (rxe_comp.c): the same end there repeats to nobody until
-# it is killed. So long after its peer it has ended if it ever will: 70 of its ACK timeouts.
+# Retries of 7, as pingpongs and rsockets have, rxe takes for "for ever" (rxe_comp.c): the same end there repeats to nobody
+# until it is killed (an rsocket that waits so does not look at our DREQ either). So long after its peer it has ended if
+# it ever will: 70 of a pingpong's ACK timeouts, nine of an rsocket's.
 ENDS_AFTER_PEER_S = 5
 PLAYS = 5  # of a cell whose last acknowledgement is lost each time, or where nothing was harmed
 # The same where nobody repeats what is lost: each second play or so stops for ever, and each second meets no harm. (Two
@@ -259,7 +260,7 @@ def repeats_to_nobody(scene, process):
 def last_ack_lost(scene, server):
     if not scene.cell.row.impairment:
         return False
-    if scene.server is scene.guest and scene.cell.row.ready == "tcp" and repeats_to_nobody(scene, server):
+    if scene.server is scene.guest and repeats_to_nobody(scene, server):
         server.stop()
         return True
     scene.wait(server)
