@@ -466,12 +466,19 @@ static int check_deletion(const struct cp *cp, char **sources, unsigned count)
                                        : "--delete wants -r or -a");
     }
     for (unsigned i = 0; i < count && count > 1; i++) {
+        struct location where;
         char name[256];
-        if (walk_base_name(sources[i], name) && name[0] == 0) {
+        location_parse(sources[i], &where);
+        if (walk_base_name(where.path, name) && name[0] == 0) {
             return command_usage_error(cp->command,
                                        "--delete with what is in a directory (%s) takes no other "
                                        "source beside it",
                                        sources[i]);
+        }
+        if (cp_is_pattern(&where)) { /* what it stands for may be called as another source is */
+            return command_usage_error(
+                cp->command, "--delete with a pattern (%s) takes no other source beside it",
+                sources[i]);
         }
     }
     return EXIT_DONE;

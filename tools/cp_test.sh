@@ -775,6 +775,8 @@ case_mirror() { # --delete, --inplace, --bwlimit
     serve a root
     expect 2 'wants -r' "$weir" cp --delete t/d/f "$url/"
     expect 2 'no other source' "$weir" cp -r --delete t/ t/d "$url/t"
+    expect 2 'no other source' "$weir" cp -r --delete "$url" "$url/t/d" .
+    expect 2 'no other source' "$weir" cp -r --delete far: far:t/d .
     expect 0 'deleting   t/old/f' "$weir" cp -an --delete -i t "$url/"
     expect 0 '"event":"deleted","kind":"file","path":"t/old/f"' "$weir" cp -anv --json --delete t "$url/"
     [ -e root/t/old/f ] || fail "a dry run deleted a file"

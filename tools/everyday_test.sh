@@ -315,6 +315,7 @@ case_patterns() { # at the other host, as the shell there would take them
     touch mirror/sub.txt/gone
     expect 0 '1 deleted' "$weir" cp -a --delete 'far:d/*' mirror
     [ ! -e mirror/sub.txt/gone ] || fail "nothing is deleted in what matches"
+    expect 2 'a pattern .*no other source' "$weir" cp -a --delete 'far:d/*' far:logs mirror
 }
 
 case_directories() { # that are made for the target
