@@ -145,6 +145,30 @@ static void a_link_in_the_way_is_replaced_and_not_followed(void **state)
     assert_int_not_equal(access("/tmp/small", F_OK), 0);
 }
 
+/* As with cp, scp and rsync: what is called so may be one's only copy, and the name mistyped. */
+static void a_file_that_is_the_target_itself_stays_where_a_directory_comes(void **state)
+{
+    struct world *world = *state;
+    const struct scratch *s = world->scratch;
+    scratch_directory(s, "here/t");
+    scratch_write(s, "here/t/a", "new");
+    scratch_write(s, "root/f", "old");
+    symlinkat("f", s->fd, "root/link");
+    const char *const targets[] = {"/f", "/link"};
+    const uint32_t wishes[] = {0, WISH_DRY_RUN, WISH_DELETE | WISH_FORCE};
+    for (size_t i = 0; i < 6; i++) {
+        world->request.wishes.bits = WISH_RECURSIVE | wishes[i / 2];
+        assert_int_equal(world_push(world, "t", targets[i % 2]), SESSION_COMPLETE);
+        assert_int_equal(session_tally(world->client)->failed, 1);
+        assert_string_equal(world->problems[0], "there target wrong-kind\n");
+        scratch_expect(s, "root/f", "old");
+        scratch_expect(s, "root/link", "old");
+    }
+    assert_int_equal(world_push(world, "t", "/new"), SESSION_COMPLETE);
+    assert_int_equal(world_push(world, "t/a", "/new/b"), SESSION_COMPLETE);
+    scratch_expect(s, "root/new/b", "new");
+}
+
 static void refusals_say_why(void **state)
 {
     struct world *world = *state;
@@ -503,6 +527,7 @@ int main(void)
         T(a_tree_keeps_modes_times_and_links),
         T(durable_names_are_those_at_the_top_too),
         T(a_link_in_the_way_is_replaced_and_not_followed),
+        T(a_file_that_is_the_target_itself_stays_where_a_directory_comes),
         T(refusals_say_why),
         T(a_path_is_made_however_deep),
         T(a_path_that_was_made_is_durable),

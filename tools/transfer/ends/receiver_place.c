@@ -137,12 +137,15 @@ static void leave_entry(struct receiver *receiver, const struct message *message
     receiver_tell(receiver, kind, message->entry.size, why | (linked ? CHANGE_LINKED : 0));
 }
 
-/* A device that is the target by its own name, and nothing in a tree that is made like another. */
-static bool is_to_be_kept(const struct receiver *receiver, const struct present *present)
+/* Why what is the target by its own name stays. 0: it may go, as what is in a tree always may. */
+static int why_it_stays(const struct receiver *receiver, const struct present *present,
+                        bool for_directory)
 {
-    mode_t mode = present->exists ? present->status.st_mode : S_IFREG;
-    return receiver->tree.depth == 0 && !receiver->options.target->into && !S_ISREG(mode) &&
-           !S_ISLNK(mode) && !S_ISDIR(mode);
+    mode_t mode = present->exists ? present->status.st_mode : S_IFDIR;
+    if (receiver->tree.depth > 0 || receiver->options.target->into || S_ISDIR(mode)) {
+        return 0;
+    }
+    return !S_ISREG(mode) && !S_ISLNK(mode) ? EMEDIUMTYPE : for_directory ? ENOTDIR : 0;
 }
 
 /* A source that was another one on an earlier connection. */
@@ -190,7 +193,8 @@ void receiver_begin_directory(struct receiver *receiver, const struct message *m
     bool another = is_another(receiver, message);
     bool deep =
         receiver->options.depth_max > 0 && receiver->tree.depth >= receiver->options.depth_max;
-    int error = is_to_be_kept(receiver, &present) ? EMEDIUMTYPE : deep || another ? E2BIG : 0;
+    int stays = why_it_stays(receiver, &present, true);
+    int error = stays != 0 ? stays : deep || another ? E2BIG : 0;
     if (error != 0 || (error = tree_enter(&receiver->tree, name, message->entry.id, &entry)) != 0) {
         xattrs_clear(&entry.xattrs);
     }
@@ -210,9 +214,6 @@ void receiver_begin_directory(struct receiver *receiver, const struct message *m
     } else if (deep) {
         receiver_fail(receiver, message->entry.id, PROBLEM_CONFINED,
                       walk_error_text(WALK_ERROR_DEEP));
-    } else if (error == ENOTDIR) {
-        receiver_fail(receiver, message->entry.id, PROBLEM_WRONG_KIND,
-                      "exists already and is not a directory");
     } else {
         receiver_fail_errno(receiver, message->entry.id, error);
     }
@@ -373,7 +374,7 @@ void receiver_place_file(struct receiver *receiver, const struct message *messag
         }
         return;
     }
-    if (is_to_be_kept(receiver, &present)) { /* at the top only */
+    if (why_it_stays(receiver, &present, false) != 0) {
         if (message->entry.content == CONTENT_CHUNKS) {
             receiver_begin_dead_file(receiver, message);
         }
@@ -474,7 +475,7 @@ static int place_or_keep(struct receiver *receiver, enum entry_kind kind, const 
         }
         return error;
     }
-    if (is_to_be_kept(receiver, present)) {
+    if (why_it_stays(receiver, present, false) != 0) {
         return EMEDIUMTYPE;
     }
     *ret_changes = node_changes(receiver, name, present, node, attributes);

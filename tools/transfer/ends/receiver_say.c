@@ -34,6 +34,8 @@ static const char *place_error_text(int error)
         return "exists already";
     case EISDIR:
         return "is a directory already, and not empty (--force replaces it)";
+    case ENOTDIR:
+        return "exists already and is not a directory";
     case EMEDIUMTYPE:
         return "is a device, a socket or a FIFO, and is not replaced";
     case ESTALE:
