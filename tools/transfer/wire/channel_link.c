@@ -558,18 +558,19 @@ bool channel_link_is_open(const struct link *link)
     return channel->connection != NULL && channel->is_open;
 }
 
-bool channel_link_was_refused(const struct link *link)
-{
-    const struct channel_link *channel = (const struct channel_link *)link;
-    return channel->connection == NULL && channel->connected && !channel->is_open;
-}
-
 bool channel_link_was_lost(const struct link *link)
 {
     const struct channel_link *channel = (const struct channel_link *)link;
     bool greeted = channel->connected && !channel->is_open;
     bool said_no = channel->status == WEIR_DISCONNECTED || channel->status == WEIR_PROTOCOL;
     return channel->connection == NULL && channel->why[0] == 0 && !(greeted && said_no);
+}
+
+bool channel_link_was_refused(const struct link *link)
+{
+    const struct channel_link *channel = (const struct channel_link *)link;
+    bool is_outside = channel->connection == NULL && channel->connected && !channel->is_open;
+    return is_outside && !channel_link_was_lost(link);
 }
 
 struct weir_connection *channel_link_connection(struct link *link)

@@ -34,7 +34,7 @@ void channel_link_attach(struct link *link, struct weir_connection *connection);
 bool channel_link_is_outside(const struct link *link);
 /* There is one, and both are in. */
 bool channel_link_is_open(const struct link *link);
-/* There was one, and it was the handshake that failed. */
+/* There was one, and in the handshake one of the two said no to the other. */
 bool channel_link_was_refused(const struct link *link);
 /* It has closed, and nobody meant it: no side has found anything wrong with the other. */
 bool channel_link_was_lost(const struct link *link);

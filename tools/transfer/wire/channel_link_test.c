@@ -6,8 +6,10 @@
 
 #include <cmocka.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "tools/transfer/wire/channel_link.h"
+#include "tools/trust/guard.h"
 
 static enum weir_status answer;
 static unsigned given, aborted;
@@ -50,6 +52,15 @@ struct weir_poller *__wrap_weir_connection_poller(struct weir_connection *connec
 struct weir_poller *__wrap_weir_connection_poller(struct weir_connection *connection)
 {
     return NULL;
+}
+
+/* Both take whole messages, however long. */
+void __wrap_weir_connection_parameters(const struct weir_connection *connection,
+                                       uint8_t ret_bytes[WEIR_PARAMETERS_LENGTH]);
+void __wrap_weir_connection_parameters(const struct weir_connection *connection,
+                                       uint8_t ret_bytes[WEIR_PARAMETERS_LENGTH])
+{
+    memset(ret_bytes, 0xff, WEIR_PARAMETERS_LENGTH);
 }
 
 static int setup(void **state)
@@ -104,6 +115,28 @@ static void what_comes_after_the_end_is_dropped(void **state)
     assert_int_equal(aborted, 0);
 }
 
+/* Before it has let us in: one that died has refused nothing. */
+static void who_dies_in_the_handshake_has_not_refused(void **state)
+{
+    static const enum weir_status ends[] = {WEIR_PEER_LOST, WEIR_TIMED_OUT, WEIR_DISCONNECTED,
+                                            WEIR_PROTOCOL};
+    static char connection;
+    const struct secret secret = {{1}};
+    for (size_t i = 0; i < 4; i++) {
+        struct weir_connection *one = (struct weir_connection *)&connection;
+        struct link *link = channel_link_create(guard_create_client("k", &secret, false), NULL);
+        const struct weir_error error = {.status = ends[i]};
+        link->events = &link_unheard;
+        channel_link_attach(link, one);
+        channel_link_handler.opened(one, link);
+        assert_true(channel_link_is_outside(link));
+        channel_link_handler.closed(one, &error, link);
+        assert_int_equal(channel_link_was_lost(link), i < 2);
+        assert_int_equal(channel_link_was_refused(link), i >= 2);
+        channel_link_destroy(link);
+    }
+}
+
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
@@ -112,6 +145,7 @@ int main(void)
         T(what_is_refused_for_want_of_memory_ends_the_link),
         T(a_message_without_memory_ends_the_link),
         T(what_comes_after_the_end_is_dropped),
+        T(who_dies_in_the_handshake_has_not_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
