@@ -172,7 +172,7 @@ void cma_attach(struct cma_id *id);
 struct instant cma_dispatch(struct cma_device *device);
 
 /* retry.c, all with the engine's lock held. */
-/* False: the refusal is to be told. */
+/* False: the refusal is to be told, as one of a request that has been answered before is. */
 bool cma_retry_later(struct cma_device *device, struct cma_id *id, const struct cm_event *event);
 void cma_retry_forget(struct cma_id *id);
 /* In a forked child: those were the parent's. */

@@ -165,11 +165,58 @@ static void a_failed_connection_does_not_end(void **state)
     rdma_destroy_event_channel(channel);
 }
 
+static void say(const struct arrival *arrival, const struct cm_message *message)
+{
+    uint8_t mad[MAD_LENGTH];
+    cm_message_build(message, mad);
+    assert_int_equal(device_send_management(peer->device, &arrival->path, mad, MAD_LENGTH),
+                     STATUS_OK);
+}
+
+/* Accepts, and says in the same breath that nobody listens there. */
+static void receive_as_liar(struct management_handler *handler, struct instant now,
+                            const struct arrival *arrival, struct qpn source, const uint8_t *mad,
+                            uint32_t length)
+{
+    (void)handler, (void)now, (void)source;
+    struct cm_message request;
+    if (cm_message_parse(mad, length, &request) == STATUS_OK && request.kind == CM_MESSAGE_REQ) {
+        struct cm_message answer = {.kind = CM_MESSAGE_REP,
+                                    .transaction = request.transaction,
+                                    .local_id = 0x1234,
+                                    .remote_id = request.local_id,
+                                    .local_qpn = {0x1234}};
+        say(arrival, &answer);
+        answer.kind = CM_MESSAGE_REJ;
+        answer.answered = 1;
+        answer.reject_reason = CM_REJECT_INVALID_SERVICE_ID;
+        say(arrival, &answer);
+    }
+}
+
+/* A refusal after which a request is sent again, of one that has been answered already. */
+static void a_reply_that_is_taken_back_is_no_late_listener(void **state)
+{
+    (void)state;
+    struct rdma_event_channel *channel = rdma_create_event_channel();
+    static struct management_handler liar = {receive_as_liar};
+    (void)listen_there();
+    engine_lock(peer);
+    device_set_management(peer->device, &liar);
+    engine_unlock(peer);
+    struct rdma_cm_id *id = connect_there(channel);
+    poll(NULL, 0, 100); /* what is sent again leaves after 1 ms */
+    expect(channel, RDMA_CM_EVENT_CONNECT_ERROR);
+    destroy(id);
+    rdma_destroy_event_channel(channel);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_reply_sets_the_queue_pair_up),
         cmocka_unit_test(a_failed_connection_does_not_end),
+        cmocka_unit_test(a_reply_that_is_taken_back_is_no_late_listener),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

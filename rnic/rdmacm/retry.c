@@ -17,7 +17,7 @@ bool cma_retry_later(struct cma_device *device, struct cma_id *id, const struct 
         (event->kind == CM_EVENT_REJECTED &&
          event->reject_reason == CM_REJECT_INVALID_SERVICE_ID) ||
         (event->kind == CM_EVENT_SERVICE_REPLY && event->sidr_status == CM_SIDR_UNSUPPORTED);
-    if (!nobody_listens || id->state != CMA_CONNECTING || id->refusals == REFUSALS_MAX) {
+    if (!nobody_listens || id->request == NULL || id->refusals == REFUSALS_MAX) {
         return false;
     }
     struct instant now = engine_now(device->engine);
