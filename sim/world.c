@@ -15,7 +15,7 @@
 #include "sim/takeback.h"
 #include "sim/workload.h"
 
-#define RUN_LIMIT_NS  UINT64_C(60000000000)
+#define RUN_LIMIT_NS  UINT64_C(120000000000) /* a DREQ is repeated for 64 s */
 #define RUN_EVENT_MAX UINT64_C(400000)
 #define SCRATCH_SIZE  ((size_t)48 << 20)
 

@@ -194,6 +194,7 @@ static void receive_timeout(struct cm_connection *connection)
     case CM_REQ_SENT:
     case CM_REP_SENT:
     case CM_DREQ_SENT:
+    case CM_DREQ_UNHEARD:
     case CM_SIDR_REQ_SENT:
         if (connection->retries_left == 0) {
             give_up(connection);

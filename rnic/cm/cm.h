@@ -43,7 +43,7 @@ enum cm_event_kind {
     CM_EVENT_REJECTED,    /* reason and private data of the REJ */
     CM_EVENT_UNREACHABLE, /* no answer to REQ or REP after all retries; TIME_WAIT_OVER follows REP's
                            */
-    CM_EVENT_DISCONNECTED, /* the peer's DREQ, the answer to ours, or no answer after all retries */
+    CM_EVENT_DISCONNECTED,    /* the peer's DREQ, the answer to ours, or none for four seconds */
     CM_EVENT_TIME_WAIT_OVER,  /* the queue pair's number may be used again */
     CM_EVENT_SERVICE_REQUEST, /* passive: a SIDR_REQ; cm_service_accept or cm_service_reject it */
     CM_EVENT_SERVICE_REPLY,   /* active: a SIDR_REP; what it says is `sidr_status` */

@@ -3,12 +3,17 @@
  * A DREQ is answered at once with a DREP, in whatever state: the peer ends its side by it, and the
  * caller is told. After that, and after a disconnect of our own, time-wait keeps the ids and the
  * caller's queue pair number out of use until packets under way have died. [IBA 12.9.8.4, 12.9.8.5]
- */
+ *
+ * The caller waits four seconds at most for an answer to its DREQ. A way may be cut for longer, and
+ * a peer that only listens would never learn of the end; so the DREQ goes on being repeated, for a
+ * minute in all, as with a kernel. */
 #include "rnic/base/check.h"
 #include "rnic/cm/cm_private.h"
 
 #define DISCONNECT_TRY_NS  UINT64_C(1000000000)
 #define DISCONNECT_RETRIES 3u
+#define UNHEARD_TRY_NS     UINT64_C(4000000000)
+#define UNHEARD_TRIES      14u
 #define GOODBYE_TRY_NS     UINT64_C(100000000)
 #define GOODBYE_RETRIES    8u
 #define PROBE_PAUSE_NS     UINT64_C(1000000000)
@@ -44,7 +49,16 @@ void cm_close_wait(struct cm_connection *connection)
 void cm_close_wait_over(struct cm_connection *connection)
 {
     cm_event_raise(connection, CM_EVENT_TIME_WAIT_OVER, NULL);
-    cm_close_finish(connection);
+    if (!connection->is_unheard) {
+        cm_close_finish(connection);
+        return;
+    }
+    cm_enter(connection, CM_DREQ_UNHEARD);
+    connection->retries_left = UNHEARD_TRIES - 1;
+    connection->timeout_ns = UNHEARD_TRY_NS;
+    cm_start_timer(connection, connection->timeout_ns);
+    cm_send_again(connection);
+    cm_close_offer_room(connection);
 }
 
 /* Rejects */
@@ -63,8 +77,9 @@ static uint8_t answered_in(enum cm_state state)
 
 void cm_close_offer_room(struct cm_connection *connection)
 {
-    bool answered = connection->state == CM_REJ_SENT || connection->state == CM_SIDR_REP_SENT;
-    if (answered && connection->released) {
+    enum cm_state state = connection->state;
+    bool may_go = state == CM_REJ_SENT || state == CM_SIDR_REP_SENT || state == CM_DREQ_UNHEARD;
+    if (may_go && connection->released) {
         list_append(&connection->cm->rejected, &connection->node);
     }
 }
@@ -116,8 +131,10 @@ static void end_rejected(struct cm_connection *connection, const struct cm_messa
     cm_close_finish(connection);
 }
 
+/* `message`: the peer's; NULL: it said nothing. */
 static void end_disconnected(struct cm_connection *connection, const struct cm_message *message)
 {
+    connection->is_unheard = connection->is_unheard && message == NULL;
     cm_event_raise(connection, CM_EVENT_DISCONNECTED, message);
     cm_close_wait(connection);
 }
@@ -142,12 +159,22 @@ void cm_close_receive_reject(struct cm_connection *connection, const struct cm_m
 
 /* Disconnects */
 
+/* The peer does not believe in it any more. */
+static void end_unheard(struct cm_connection *connection)
+{
+    connection->is_unheard = false;
+    if (connection->state == CM_DREQ_UNHEARD) {
+        cm_close_finish(connection);
+    }
+}
+
 static void start_disconnect(struct cm_connection *connection)
 {
     struct cm_message message = {.kind = CM_MESSAGE_DREQ, .local_qpn = connection->remote_qpn};
     connection->transaction = secret_u64(&connection->cm->secret);
     connection->retries_left = DISCONNECT_RETRIES;
     connection->timeout_ns = DISCONNECT_TRY_NS;
+    connection->is_unheard = connection->state == CM_ESTABLISHED; /* else it may be a stranger */
     cm_enter(connection, CM_DREQ_SENT);
     cm_start_timer(connection, connection->timeout_ns);
     cm_send(connection, &message);
@@ -217,8 +244,10 @@ void cm_close_receive_request(struct cm_connection *connection, const struct arr
     }
     case CM_REJ_SENT:
     case CM_TIME_WAIT:
+    case CM_DREQ_UNHEARD:
     case CM_OVER:
         cm_close_answer_stray(cm, arrival, message);
+        end_unheard(connection);
         break;
     default:
         device_refuse(cm->config.device, REFUSED_MANAGEMENT);
@@ -248,6 +277,8 @@ void cm_close_receive_reply(struct cm_connection *connection, const struct cm_me
 {
     if (connection->state == CM_DREQ_SENT) {
         end_disconnected(connection, message);
+    } else if (connection->is_unheard) {
+        end_unheard(connection);
     } else if (connection->probe_transaction != 0 &&
                connection->probe_transaction == message->transaction) {
         end_forgotten(connection);
@@ -256,7 +287,11 @@ void cm_close_receive_reply(struct cm_connection *connection, const struct cm_me
 
 void cm_close_give_up(struct cm_connection *connection)
 {
-    end_disconnected(connection, NULL);
+    if (connection->state == CM_DREQ_UNHEARD) {
+        cm_close_finish(connection);
+    } else {
+        end_disconnected(connection, NULL);
+    }
 }
 
 /* A DREQ that names no queue pair. Who knows the connection finds that it names another one than
@@ -325,6 +360,7 @@ void cm_release(struct cm_connection *connection, struct instant now)
         break;
     case CM_REJ_SENT:
     case CM_SIDR_REP_SENT:
+    case CM_DREQ_UNHEARD:
         cm_close_offer_room(connection);
         break;
     case CM_SIDR_REQ_RECEIVED:

@@ -110,7 +110,7 @@ static bool is_repetition(const struct cm_connection *old, const struct cm_messa
 static bool has_ended(const struct cm_connection *connection)
 {
     return connection->state == CM_OVER || connection->state == CM_REJ_SENT ||
-           connection->state == CM_TIME_WAIT;
+           connection->state == CM_TIME_WAIT || connection->state == CM_DREQ_UNHEARD;
 }
 
 /* The connection that the peer means by the id of its request. One that has ended does not stand in

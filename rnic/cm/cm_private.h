@@ -37,6 +37,7 @@ enum cm_state {
     CM_DREQ_SENT,
     CM_REJ_SENT, /* remembers its REJ for a while, for a peer that did not get it */
     CM_TIME_WAIT,
+    CM_DREQ_UNHEARD, /* over for the caller, after time-wait; the peer may believe in it yet */
     CM_SIDR_REQ_SENT,
     CM_SIDR_REQ_RECEIVED,
     CM_SIDR_REP_SENT, /* remembers its SIDR_REP for a while, as CM_REJ_SENT does its REJ */
@@ -67,6 +68,7 @@ struct cm_connection {
     bool announced;                 /* the caller knows it: it asked for it, or took the REQUEST */
     bool released;                  /* and does not any more */
     bool remote_known;              /* remote_id is */
+    bool is_unheard;                /* no answer to a DREQ for what the peer had confirmed */
     bool named_by_id, named_by_qpn; /* is in the table of by_remote_id, by_remote_qpn */
     uint8_t ack_timeout;
     uint8_t max_retries, retries_left;
@@ -126,8 +128,8 @@ struct cm {
     uint32_t repeats;   /* REPs to such peers that a timer has repeated since */
     struct instant repeats_since;
     struct list unused;
-    struct list
-        rejected; /* REJ or SIDR_REP; may be taken back when there is no room: oldest first */
+    struct list rejected; /* REJ, SIDR_REP, or a DREQ that nobody hears; may be taken back when
+                           * there is no room: oldest first */
     struct hash by_id;
     struct hash by_remote_id, by_remote_qpn, by_request_id;
     struct siphash_key hash_key;
@@ -226,7 +228,7 @@ void cm_close_answer_stray(struct cm *cm, const struct arrival *arrival,
 /* A request names its peer's queue pair anew: the peer has forgotten this connection [IBA
  * 12.9.8.3.1], or somebody else lies. The peer is asked. */
 void cm_close_suspect(struct cm_connection *connection);
-/* No answer to the DREQ. */
+/* No answer to the DREQ, after some tries or after all. */
 void cm_close_give_up(struct cm_connection *connection);
 /* Sends a REJ and remembers it; `data` may be NULL. */
 void cm_close_reject(struct cm_connection *connection, uint16_t reason, const void *data,

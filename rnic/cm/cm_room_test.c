@@ -284,6 +284,36 @@ static void room_for_connections_is_bounded(void **state)
     world_end(world, NULL, NULL);
 }
 
+/* Connections that their peers have not heard the end of do not keep others out, once nobody here
+ * waits for them. */
+static void what_nobody_hears_gives_way(void **state)
+{
+    struct cm_connection *a, *b, *next[8];
+    struct world *world = world_create(1, 8);
+    world_listen(world, 0);
+    a = world_connect(world, 100);
+    world_run(world, 1100);
+    b = world->hosts[1].connection;
+    struct cm *cm = world->hosts[0].cm;
+    world->rules[0] = (struct rule){"A>B DREQ", .lose = 99};
+    world->rules[1] = (struct rule){"A>B REQ", .lose = 99};
+    assert_int_equal(cm_disconnect(a, world_now(world)), STATUS_OK);
+    world_run(world, world->now_ns / MILLISECOND + 6000);
+    for (uint32_t i = 0; i < world->max_connections - 1; i++) {
+        struct cm_connect_request request = world_request(200 + i);
+        assert_int_equal(cm_connect(cm, world_now(world), &request, &next[i]), STATUS_OK);
+    }
+    struct cm_connect_request request = world_request(300);
+    struct cm_connection *last;
+    assert_int_equal(cm_connect(cm, world_now(world), &request, &last), STATUS_FULL);
+    cm_release(a, world_now(world));
+    assert_int_equal(cm_connect(cm, world_now(world), &request, &last), STATUS_OK);
+    for (uint32_t i = 0; i < world->max_connections - 1; i++) {
+        cm_release(next[i], world_now(world));
+    }
+    world_end(world, last, b);
+}
+
 /* The device had no room for a REJ for as long as it is remembered; then the peer asks again. */
 static void what_is_sent_late_leaves_nothing(void **state)
 {
@@ -315,6 +345,7 @@ int main(void)
         cmocka_unit_test(who_gives_way_in_a_flood_is_told_once),
         cmocka_unit_test(a_forged_request_takes_none_back),
         cmocka_unit_test(room_for_connections_is_bounded),
+        cmocka_unit_test(what_nobody_hears_gives_way),
         cmocka_unit_test(what_is_sent_late_leaves_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -396,7 +396,21 @@ static void a_dead_peer_is_left_after_four_seconds(void **state)
                         "3100ms A>B DREQ lost\n"
                         "4100ms A>B DREQ lost\n"
                         "5100ms A event disconnected\n"
-                        "5234ms A event time wait over\n");
+                        "5234ms A>B DREQ lost\n"
+                        "5234ms A event time wait over\n"
+                        "9234ms A>B DREQ lost\n"
+                        "13234ms A>B DREQ lost\n"
+                        "17234ms A>B DREQ lost\n"
+                        "21234ms A>B DREQ lost\n"
+                        "25234ms A>B DREQ lost\n"
+                        "29234ms A>B DREQ lost\n"
+                        "33234ms A>B DREQ lost\n"
+                        "37234ms A>B DREQ lost\n"
+                        "41234ms A>B DREQ lost\n"
+                        "45234ms A>B DREQ lost\n"
+                        "49234ms A>B DREQ lost\n"
+                        "53234ms A>B DREQ lost\n"
+                        "57234ms A>B DREQ lost\n");
     world->rules[0].lose = 0;
     world_end(world, a, b);
 }

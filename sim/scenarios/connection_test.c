@@ -460,7 +460,8 @@ static void disconnect_reply_lost(void **state)
     release_all();
 }
 
-/* Nobody answers the DREQ: after all tries the side is told as if somebody had. */
+/* Nobody answers the DREQ: after some tries the side is told as if somebody had. The DREQ goes on
+ * being repeated, for a minute in all. */
 static void peer_is_gone(void **state)
 {
     (void)state;
@@ -477,7 +478,60 @@ static void peer_is_gone(void **state)
                      "2067109.864us A>B DREQ\n"
                      "3067109.864us A>B DREQ\n"
                      "4067109.864us A event DISCONNECTED\n"
-                     "4167109.864us A event TIME_WAIT_OVER\n");
+                     "4167109.864us A>B DREQ\n"
+                     "4167109.864us A event TIME_WAIT_OVER\n"
+                     "8167109.864us A>B DREQ\n"
+                     "12167109.864us A>B DREQ\n"
+                     "16167109.864us A>B DREQ\n"
+                     "20167109.864us A>B DREQ\n"
+                     "24167109.864us A>B DREQ\n"
+                     "28167109.864us A>B DREQ\n"
+                     "32167109.864us A>B DREQ\n"
+                     "36167109.864us A>B DREQ\n"
+                     "40167109.864us A>B DREQ\n"
+                     "44167109.864us A>B DREQ\n"
+                     "48167109.864us A>B DREQ\n"
+                     "52167109.864us A>B DREQ\n"
+                     "56167109.864us A>B DREQ\n");
+    release_all();
+}
+
+/* A lets go of its connection while the way is cut; B, who has nothing to send, hears of it when
+ * the way is there again. */
+static void disconnect_while_the_way_is_cut(void **state)
+{
+    (void)state;
+    connect_both();
+    scenario_rule(&s, "A>B DREQ", FATE_LOST, 5);
+    release(&s.a);
+    scenario_run(&s);
+    expect_trace(&s, "67109.864us A>B DREQ lost\n"
+                     "1067109.864us A>B DREQ lost\n"
+                     "2067109.864us A>B DREQ lost\n"
+                     "3067109.864us A>B DREQ lost\n"
+                     "4167109.864us A>B DREQ lost\n"
+                     "8167109.864us A>B DREQ\n"
+                     "8167110.864us B>A DREP\n"
+                     "8167110.864us B event DISCONNECTED\n"
+                     "8267110.864us B event TIME_WAIT_OVER\n");
+    release_all();
+}
+
+/* Both have ended it without hearing of each other: the first DREQ that comes through is enough. */
+static void both_ends_leave_while_the_way_is_cut(void **state)
+{
+    (void)state;
+    connect_both();
+    scenario_rule(&s, "A>B DREQ", FATE_LOST, 5);
+    scenario_rule(&s, "B>A DREQ", FATE_LOST, 4);
+    disconnect(&s.a);
+    scenario_run_for(&s, 1000000);
+    release(&s.b);
+    scenario_run_for(&s, 3500000);
+    forget_trace(&s);
+    scenario_run(&s);
+    expect_trace(&s, "5167109.864us B>A DREQ\n"
+                     "5167110.864us A>B DREP\n");
     release_all();
 }
 
@@ -532,6 +586,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(crossing_disconnects, start, stop),
         cmocka_unit_test_setup_teardown(disconnect_reply_lost, start, stop),
         cmocka_unit_test_setup_teardown(peer_is_gone, start, stop),
+        cmocka_unit_test_setup_teardown(disconnect_while_the_way_is_cut, start, stop),
+        cmocka_unit_test_setup_teardown(both_ends_leave_while_the_way_is_cut, start, stop),
         cmocka_unit_test_setup_teardown(stale_connection, start, stop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
