@@ -6,10 +6,13 @@
 
 #include <cmocka.h>
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <malloc.h>
 #include <pthread.h>
 #include <rdma/rdma_cma.h>
+#include <semaphore.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -115,11 +118,53 @@ static void test_late_waits(void **state)
     assert_int_equal(answer_to_late_thread(O_NONBLOCK), EBADF);
 }
 
+#define ROUNDS 2000u
+
+static sem_t destroyed;
+
+static void *destroy_with_event(void *argument)
+{
+    struct rdma_event_channel *channel = argument;
+    for (unsigned i = 0; i < ROUNDS; i++) {
+        struct rdma_cm_event *event;
+        assert_int_equal(rdma_get_cm_event(channel, &event), 0);
+        struct rdma_cm_id *id = event->id;
+        rdma_ack_cm_event(event);
+        rdma_destroy_id(id);
+        sem_post(&destroyed);
+    }
+    return NULL;
+}
+
+/* Who asks may be held up on its way out of the call, while another thread has the answer and
+ * destroys the id. Memory that is freed is filled with rubble here (MALLOC_PERTURB_ does the same).
+ */
+static void test_destroyed_by_who_has_the_answer(void **state)
+{
+    (void)state;
+    struct sockaddr_in address = {
+        .sin_family = AF_INET, .sin_port = htons(7), .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    pthread_t thread;
+    struct rdma_event_channel *channel = rdma_create_event_channel();
+    mallopt(M_PERTURB, 0x5a);
+    sem_init(&destroyed, 0, 0);
+    assert_int_equal(pthread_create(&thread, NULL, destroy_with_event, channel), 0);
+    for (unsigned i = 0; i < ROUNDS; i++) {
+        struct rdma_cm_id *id;
+        assert_int_equal(rdma_create_id(channel, &id, NULL, RDMA_PS_TCP), 0);
+        assert_int_equal(rdma_resolve_addr(id, NULL, (struct sockaddr *)&address, 1000), 0);
+        sem_wait(&destroyed);
+    }
+    pthread_join(thread, NULL);
+    rdma_destroy_event_channel(channel);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_destroyed_while_waited_for),
         cmocka_unit_test(test_late_waits),
+        cmocka_unit_test(test_destroyed_by_who_has_the_answer),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

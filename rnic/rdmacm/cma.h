@@ -188,7 +188,8 @@ bool cma_event_queue(struct cma_event *event);
 int cma_event_local(struct cma_id *id, enum rdma_cm_event_type type, int status);
 /* Takes the queued events of an owner out, into `ret_events`. */
 void cma_event_collect(struct cma_id *owner, struct list *ret_events);
-/* A synchronous id waits for the answer to what it asked for; others return 0 at once. */
+/* A synchronous id waits for the answer to what it asked for. Whether an id is one is to be asked
+ * before it asks: of another one a second thread may have had the answer, and destroyed it. */
 int cma_complete(struct cma_id *id);
 /* A synchronous id's latest event, if it still has one. */
 void cma_acknowledge_previous(struct cma_id *id);

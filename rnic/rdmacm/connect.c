@@ -146,8 +146,9 @@ PUBLIC int rdma_connect(struct rdma_cm_id *ibv, struct rdma_conn_param *given)
     id->refusals = 0;
     fill_parameters(id, param, &request->parameters);
     cma_set_request_data(id, param->private_data, length, CM_REQ_PRIVATE_MAX);
+    const bool waits = id->is_synchronous;
     enum status status = send_request(id);
-    return status != STATUS_OK ? cma_status(status) : cma_complete(id);
+    return status == STATUS_OK && waits ? cma_complete(id) : cma_status(status);
 }
 
 void cma_take_request(struct cma_id *id, const struct cm_event *event)
@@ -231,12 +232,13 @@ PUBLIC int rdma_accept(struct rdma_cm_id *ibv, struct rdma_conn_param *given)
     if (bring_up(id) != 0) {
         return -1;
     }
+    const bool waits = id->is_synchronous;
     enum status status = send_reply(id, &parameters);
     if (status != STATUS_OK) { /* the peer has gone, and told of no event yet */
         cma_modify_error(id);
         return cma_status(status);
     }
-    return cma_complete(id);
+    return waits ? cma_complete(id) : 0;
 }
 
 static int reject(struct rdma_cm_id *ibv, const void *data, uint8_t length, uint16_t reason)
@@ -340,6 +342,7 @@ PUBLIC int rdma_disconnect(struct rdma_cm_id *ibv)
     if (cma_is_datagram(id)) { /* nothing connects the two queue pairs but what they know */
         return 0;
     }
+    const bool waits = id->is_synchronous;
     enum status status = STATUS_INVALID;
     engine_lock(device->engine);
     if (id->connection != NULL) { /* else its request is about to be sent again */
@@ -350,7 +353,7 @@ PUBLIC int rdma_disconnect(struct rdma_cm_id *ibv)
         return cma_status(status);
     }
     /* The peer, or a former call, may have been first: then wait only for what is already there. */
-    if (id->has_disconnected || id->has_failed ||
+    if (!waits || id->has_disconnected || id->has_failed ||
         (status == STATUS_STATE && !has_queued_event(id))) {
         return 0;
     }

@@ -22,6 +22,7 @@ int cma_datagram_connect(struct cma_id *id, const struct rdma_conn_param *param)
     cma_set_request_data(id, param == NULL ? NULL : param->private_data, length,
                          CM_SIDR_REQ_PRIVATE_MAX);
     struct cma_device *device = cma_device();
+    const bool waits = id->is_synchronous;
     enum status status = STATUS_NOT_FOUND;
     engine_lock(device->engine);
     if (!cma_is_ending(id)) {
@@ -32,7 +33,7 @@ int cma_datagram_connect(struct cma_id *id, const struct rdma_conn_param *param)
         id->state = CMA_CONNECTING;
     }
     engine_unlock(device->engine);
-    return status != STATUS_OK ? cma_status(status) : cma_complete(id);
+    return status == STATUS_OK && waits ? cma_complete(id) : cma_status(status);
 }
 
 int cma_datagram_accept(struct cma_id *id, const struct rdma_conn_param *param)

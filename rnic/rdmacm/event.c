@@ -153,9 +153,6 @@ void cma_acknowledge_previous(struct cma_id *id)
 
 int cma_complete(struct cma_id *id)
 {
-    if (!id->is_synchronous) {
-        return 0;
-    }
     cma_acknowledge_previous(id);
     if (rdma_get_cm_event(id->ibv.channel, &id->ibv.event) != 0) {
         return -1;

@@ -93,12 +93,16 @@ static int join(struct cma_id *id, const struct sockaddr *address, size_t length
     group->flags = flags;
     group->context = context;
     event->group = group;
+    const bool waits = id->is_synchronous;
     pthread_mutex_lock(&cma_lock);
     group->next = id->groups;
     id->groups = group;
     bool is_queued = cma_event_queue(event);
     pthread_mutex_unlock(&cma_lock);
-    return is_queued ? cma_complete(id) : cma_error(ENOENT);
+    if (!is_queued) {
+        return cma_error(ENOENT);
+    }
+    return waits ? cma_complete(id) : 0;
 }
 
 PUBLIC int rdma_join_multicast(struct rdma_cm_id *id, struct sockaddr *address, void *context)

@@ -230,8 +230,9 @@ PUBLIC int rdma_resolve_addr(struct rdma_cm_id *ibv, struct sockaddr *source,
     cma_set_addresses(id, port_of(&ibv->route.addr.src_addr), remote_port);
     cma_attach(id);
     id->state = CMA_ADDRESS_RESOLVED;
+    const bool waits = id->is_synchronous;
     int result = cma_event_local(id, RDMA_CM_EVENT_ADDR_RESOLVED, 0);
-    return result != 0 ? result : cma_complete(id);
+    return result == 0 && waits ? cma_complete(id) : result;
 }
 
 PUBLIC int rdma_resolve_route(struct rdma_cm_id *ibv, int timeout_ms)
@@ -243,8 +244,9 @@ PUBLIC int rdma_resolve_route(struct rdma_cm_id *ibv, int timeout_ms)
     id->path.traffic_class = id->traffic_class;
     cma_fill_path_record(id);
     id->state = CMA_ROUTE_RESOLVED;
+    const bool waits = id->is_synchronous;
     int result = cma_event_local(id, RDMA_CM_EVENT_ROUTE_RESOLVED, 0);
-    return result != 0 ? result : cma_complete(id);
+    return result == 0 && waits ? cma_complete(id) : result;
 }
 
 PUBLIC __be16 rdma_get_src_port(struct rdma_cm_id *id)
