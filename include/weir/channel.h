@@ -107,7 +107,7 @@ enum weir_status weir_listen(struct weir_poller *poller, const char *address,
  * "[fe80::7%eth0]:7471", by the name that the link has here. */
 const char *weir_listener_address(const struct weir_listener *listener);
 /* May be called from `accepted`, too. Connections that were accepted come up as if it were open; by
- * rdma_cm its port is in use until those with lanes are. */
+ * rdma_cm its port is in use until those with lanes are. NULL is fine. */
 void weir_listener_close(struct weir_listener *listener);
 
 /* Begins to connect; opened or closed tells how it went. Fails at once only for bad arguments, a
@@ -146,8 +146,8 @@ void weir_connection_parameters(const struct weir_connection *connection,
 typedef void weir_done_callback(struct weir_connection *connection, enum weir_status status,
                                 void *argument);
 
-/* Sends a message of `length` bytes, 0 included. The bytes stay untouched until `done` is called;
- * with `done` NULL they are copied first. */
+/* Sends a message of `length` bytes, 0 included (`bytes` may be NULL then). The bytes stay
+ * untouched until `done` is called; with `done` NULL they are copied first. */
 enum weir_status weir_send(struct weir_connection *connection, const void *bytes, size_t length,
                            weir_done_callback *done, void *argument);
 /* The same of several pieces, joined. */

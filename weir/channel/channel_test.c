@@ -107,6 +107,7 @@ static void test_pieces_are_joined(void **state)
     assert_int_equal(weir_send_pieces(client.connection, pieces, 7, end_done, &client), WEIR_OK);
     assert_int_equal(weir_send_pieces(client.connection, pieces, 3, NULL, NULL), WEIR_OK);
     assert_int_equal(weir_send_pieces(client.connection, NULL, 0, NULL, NULL), WEIR_OK);
+    assert_int_equal(weir_send(client.connection, NULL, 1, NULL, NULL), WEIR_INVALID);
     memset(pieces, 0, sizeof(pieces));
     world_run_until_count(&world, &world.servers[0].received, 3);
     assert_int_equal(world.servers[0].received_bytes, sizeof(bytes) + 1 + 1001 + 2001);
@@ -302,6 +303,13 @@ static void test_wrong_words(void **state)
     assert_int_equal(weir_listen(world.server_poller, "127.0.0.1:0", &options, world_accepted, NULL,
                                  &listener, &error),
                      WEIR_INVALID);
+    assert_non_null(strstr(error.message, "bootstrap"));
+    options = (struct weir_channel_options){.eager_length = 63};
+    assert_int_equal(weir_listen(world.server_poller, "127.0.0.1:0", &options, world_accepted, NULL,
+                                 &listener, &error),
+                     WEIR_INVALID);
+    assert_string_equal(error.message,
+                        "the channel option eager_length is 63, and may be 64 to 16777216");
     assert_int_equal(weir_memory_allocate_for(client.connection, AREA, 4, &memory, &error),
                      WEIR_INVALID);
     world_close_pair(&world, &client);

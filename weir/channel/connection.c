@@ -21,6 +21,31 @@ static unsigned value_or(unsigned value, unsigned otherwise)
     return value != 0 ? value : otherwise;
 }
 
+/* Names the first option that is not within its bounds; "bootstrap" counts as a number, too. */
+static enum weir_status check_bounds(const struct weir_channel_options *options,
+                                     struct weir_error *ret_error)
+{
+    const struct {
+        const char *name;
+        size_t value, least, most;
+    } bounds[] = {
+        {"bootstrap", options->bootstrap, WEIR_BOOTSTRAP_CM, WEIR_BOOTSTRAP_TCP},
+        {"lanes", options->lanes, 0, LANES_MAX},
+        {"eager_length", options->eager_length, 64, (size_t)16 << 20},
+        {"eager_buffers", options->eager_buffers, 1, WINDOW_MAX},
+        {"message_length_max", options->message_length_max, 1, MESSAGE_LENGTH_MAX},
+        {"silence_timeout_ms", options->silence_timeout_ms, 100, UINT32_MAX},
+    };
+    for (size_t i = 0; i < sizeof(bounds) / sizeof(bounds[0]); i++) {
+        if (bounds[i].value < bounds[i].least || bounds[i].value > bounds[i].most) {
+            return error_set(ret_error, WEIR_INVALID,
+                             "the channel option %s is %zu, and may be %zu to %zu", bounds[i].name,
+                             bounds[i].value, bounds[i].least, bounds[i].most);
+        }
+    }
+    return WEIR_OK;
+}
+
 enum weir_status connection_resolve_options(const struct weir_fabric *fabric,
                                             const struct weir_channel_options *options,
                                             struct weir_channel_options *ret_options,
@@ -35,11 +60,8 @@ enum weir_status connection_resolve_options(const struct weir_fabric *fabric,
     resolved.connect_timeout_ms = value_or(resolved.connect_timeout_ms, 5000);
     resolved.silence_timeout_ms = value_or(resolved.silence_timeout_ms, 5000);
     uint32_t depth_max = (uint32_t)fabric->attributes.max_qp_wr;
-    if (resolved.bootstrap > WEIR_BOOTSTRAP_TCP || resolved.lanes > LANES_MAX ||
-        resolved.eager_length < 64 || resolved.eager_length > (size_t)16 << 20 ||
-        resolved.eager_buffers > WINDOW_MAX || resolved.message_length_max > MESSAGE_LENGTH_MAX ||
-        resolved.silence_timeout_ms < 100) {
-        return error_set(ret_error, WEIR_INVALID, "a channel option is out of bounds");
+    if (check_bounds(&resolved, ret_error) != WEIR_OK) {
+        return WEIR_INVALID;
     }
     if (resolved.eager_buffers + CREDIT_RESERVE > depth_max) {
         return error_set(ret_error, WEIR_INVALID, "%s takes %u receives on a queue pair, not %u",

@@ -475,6 +475,9 @@ enum weir_status weir_send_pieces(struct weir_connection *connection,
         if (pieces[i].length > MESSAGE_LENGTH_MAX - length) {
             return WEIR_TOO_LONG;
         }
+        if (pieces[i].bytes == NULL && pieces[i].length > 0) {
+            return WEIR_INVALID;
+        }
         length += pieces[i].length;
     }
     if (connection->state == CONNECTION_OPEN && length > connection->peer.message_length_max) {
