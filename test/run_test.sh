@@ -103,6 +103,32 @@ exit_status() {
     [ $? = 2 ]
 }
 
+# What a developer debugs with: his program built with a sanitizer, whose options stay as he set them.
+sanitized_program() {
+    [ -z "$sanitizer" ] || return 77 # two of them
+    cat >"$work/sanitized.c" <<'EOF'
+#include <infiniband/verbs.h>
+#include <stdio.h>
+#include <stdlib.h>
+int main(int count, char **words)
+{
+    char *buffer = malloc(8);
+    struct ibv_device **list = ibv_get_device_list(NULL);
+    struct ibv_context *context = list != NULL && list[0] != NULL ? ibv_open_device(list[0]) : NULL;
+    printf("%s %p\n", context != NULL ? ibv_get_device_name(context->device) : "no device", (void *)(buffer + count));
+    ibv_free_device_list(list);
+    buffer[7 + count - 1] = 1; /* one too far if there is an argument */
+    free(buffer);
+    return context == NULL || ibv_close_device(context) != 0;
+}
+EOF
+    gcc -g -fsanitize=address "$work/sanitized.c" -o "$work/sanitized" -libverbs || return 77
+    wants '^weir0' weir_run "$work/sanitized" || return 1
+    wants '^weir0' weir_run sh -c "$work/sanitized" || return 1
+    ASAN_OPTIONS=exitcode=33 weir_run "$work/sanitized" more >"$work/found" 2>&1
+    [ $? = 33 ] && grep -q 'heap-buffer-overflow' "$work/found" || { cat "$work/found"; return 1; }
+}
+
 # A word that is not understood is wrong usage; what is understood here is by the library, and what that knows, here.
 strict_words() {
     local word names=$("$build/weir" run --strict=no-such true 2>&1)
@@ -314,6 +340,7 @@ mpi_ring() {
 }
 
 check exit_status sh exit_status
+check sanitized_program gcc sanitized_program
 check strict_words sh strict_words
 check others_untouched ls others_untouched
 check paths ls paths

@@ -227,14 +227,17 @@ static bool set_environment(const struct wishes *wishes, const char *folder, con
     }
     /* Also where it is mounted: weir-tree keeps the trees that processes were started with. */
     bool told = tree[0] != 0 ? setenv("WEIR_PATHS", tree, 1) == 0 : unsetenv("WEIR_PATHS") == 0;
-    return told && prepend("LD_PRELOAD", preload) && prepend("LD_LIBRARY_PATH", folder);
+    /* A program built with gcc's -fsanitize=address refuses to start behind a preloaded object that
+     * is not the sanitizer's own; ours replace nothing that the sanitizer does. */
+    return told && prepend("LD_PRELOAD", preload) && prepend("LD_LIBRARY_PATH", folder) &&
+           prepend("ASAN_OPTIONS", "verify_asan_link_order=0");
 }
 
 static void print_environment(const struct wishes *wishes, const char *tree)
 {
-    static const char *const variables[] = {"LD_PRELOAD",       "LD_LIBRARY_PATH", "WEIR_PATHS",
-                                            "WEIR_DEVICES",     "WEIR_LINK_LAYER", "WEIR_STRICT",
-                                            "WEIR_HOST_DEVICES"};
+    static const char *const variables[] = {"LD_PRELOAD",        "LD_LIBRARY_PATH", "WEIR_PATHS",
+                                            "WEIR_DEVICES",      "WEIR_LINK_LAYER", "WEIR_STRICT",
+                                            "WEIR_HOST_DEVICES", "ASAN_OPTIONS"};
     for (size_t i = 0; i < sizeof(variables) / sizeof(variables[0]); i++) {
         if (getenv(variables[i]) != NULL) {
             printf("%s=%s\n", variables[i], getenv(variables[i]));
