@@ -5,11 +5,13 @@
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <string.h>
 
 #include "rnic/io/system/clock.h"
 #include "rnic/strict/strict.h"
 
-#define HUNGRY_MAX 256u
+#define HUNGRY_MAX  256u
+#define PATIENCE_NS 1000000000u /* then it is said before a receive is posted: one may never be */
 
 struct hungry {
     const struct receive_queue *queue; /* NULL: free */
@@ -17,6 +19,7 @@ struct hungry {
     struct instant since;
     uint64_t messages; /* repetitions of one message count, too */
     bool may_be_lost;
+    bool is_said;
 };
 
 static struct {
@@ -25,10 +28,12 @@ static struct {
     struct hungry queues[HUNGRY_MAX];
 } hungry = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-/* In a child: a thread that held it is gone. */
+/* In a child: a thread that held it is gone, and the queues are its parent's. */
 static void after_fork(void)
 {
     pthread_mutex_init(&hungry.lock, NULL);
+    memset(hungry.queues, 0, sizeof hungry.queues);
+    atomic_store(&hungry.count, 0);
 }
 
 __attribute__((constructor)) static void watch_fork(void)
@@ -61,10 +66,21 @@ void receives_missing(const struct receive_queue *queue, struct qpn qpn, bool ma
             atomic_fetch_add(&hungry.count, 1);
         }
     }
+    struct hungry was = {0};
     if (entry != NULL) {
         entry->messages++;
+        if (!may_be_lost && !entry->is_said &&
+            instant_elapsed_ns(entry->since, clock_now()) > PATIENCE_NS) {
+            entry->is_said = true;
+            was = *entry;
+        }
     }
     pthread_mutex_unlock(&hungry.lock);
+    if (was.is_said) {
+        pitfall_warn(PITFALL_LATE_RECEIVE, NULL, "met at",
+                     "QP 0x%x: a message has found no receive for a second (%" PRIu64 " times)",
+                     was.qpn.value, was.messages);
+    }
 }
 
 /* Takes the queue off the list. False: it is not on it. */
@@ -96,12 +112,33 @@ void strict_receive_posted(const struct receive_queue *queue)
     }
 }
 
+/* Who only sends need not receive. */
+static void warn_of_hunger(const struct hungry *was, const char *label)
+{
+    if (!was->may_be_lost) {
+        pitfall_warn(PITFALL_LATE_RECEIVE, NULL, label,
+                     "QP 0x%x: a message came, found no receive, and none was posted after it",
+                     was->qpn.value);
+    }
+}
+
 void strict_receives_end(const struct receive_queue *queue)
 {
     struct hungry was;
-    if (take(queue, &was) && !was.may_be_lost) { /* who only sends need not receive */
-        pitfall_warn(PITFALL_LATE_RECEIVE, NULL, "given up at",
-                     "QP 0x%x: a message came, found no receive, and none was ever posted",
-                     was.qpn.value);
+    if (take(queue, &was)) {
+        warn_of_hunger(&was, "given up at");
+    }
+}
+
+/* Of programs that end without destroying their queue pairs, as most do that met an error. */
+__attribute__((destructor)) static void end_all(void)
+{
+    for (uint32_t i = 0; i < HUNGRY_MAX && atomic_load(&hungry.count) != 0; i++) {
+        pthread_mutex_lock(&hungry.lock);
+        struct hungry was = hungry.queues[i];
+        pthread_mutex_unlock(&hungry.lock);
+        if (was.queue != NULL && take(was.queue, &was)) {
+            warn_of_hunger(&was, "as the process ended");
+        }
     }
 }
