@@ -64,6 +64,11 @@ static const struct {
                                       "for Ethernet's 1500), or raise the MTU of every interface "
                                       "and switch on the way to 4200: an adapter's packets vanish "
                                       "there without a word."},
+    [PITFALL_UNANSWERED] = {"unanswered",
+                            "Check the GID and the queue pair number that the peer has sent, that "
+                            "it is in RTR before anything is sent to it and still lives, and that "
+                            "UDP port 4791 is open both ways."},
+    [PITFALL_WRONG_CALL] = {"wrong-call", "Correct the arguments: nothing was done."},
     [PITFALL_LIMIT] = {"limit", "Ask ibv_query_device for the limits of the adapter."},
 };
 

@@ -25,6 +25,8 @@ enum pitfall {
     PITFALL_WRITE_ORDER,     /* written bytes read before anything said that they are all there */
     PITFALL_MEMLOCK,         /* more memory registered than may be locked */
     PITFALL_PATH_MTU,        /* packets longer than the way to the peer takes */
+    PITFALL_UNANSWERED,      /* a queue pair to whom nobody has ever answered gives up */
+    PITFALL_WRONG_CALL,      /* arguments that are refused with EINVAL */
     PITFALL_LIMIT,           /* more asked for than the adapter of the profile has */
     PITFALL_COUNT,
 };

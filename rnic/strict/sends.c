@@ -3,7 +3,9 @@
  * work is done. */
 #include "rnic/strict/sends.h"
 
+#include <arpa/inet.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,10 +25,14 @@ struct sends {
     struct sends *next;
     uint32_t qpn;
     uint32_t capacity;
-    uint64_t posted;      /* ever, as the following */
-    uint64_t ended;       /* done by the transport */
-    uint64_t reclaimed;   /* covered by a polled completion */
-    uint64_t signaled;    /* of those between reclaimed and posted: how many ask for one */
+    uint64_t posted;    /* ever, as the following */
+    uint64_t ended;     /* done by the transport */
+    uint64_t reclaimed; /* covered by a polled completion */
+    uint64_t signaled;  /* of those between reclaimed and posted: how many ask for one */
+    uint64_t in_order;  /* ended so, one that failed included */
+    bool has_received;  /* the peer is there: a receive was polled */
+    struct gid peer;    /* zero: not connected yet */
+    struct qpn peer_qpn;
     bool failed;          /* an error was polled, or is no news: what covers what is not known */
     struct posted ring[]; /* capacity, by position */
 };
@@ -93,7 +99,43 @@ void strict_sends_reset(struct qpn qpn)
         sends->ended = sends->reclaimed = sends->posted;
         sends->signaled = 0;
         sends->failed = false;
+        sends->in_order = 0;
+        sends->has_received = false;
+        sends->peer = (struct gid){0};
     }
+    pthread_mutex_unlock(&queues.lock);
+}
+
+void strict_sends_connect(struct qpn qpn, const struct gid *peer, struct qpn peer_qpn)
+{
+    pthread_mutex_lock(&queues.lock);
+    struct sends *sends = *find(qpn.value);
+    if (sends != NULL) {
+        sends->peer = *peer;
+        sends->peer_qpn = peer_qpn;
+    }
+    pthread_mutex_unlock(&queues.lock);
+}
+
+static void describe_peer(const struct sends *sends, char ret_text[SENDS_PEER])
+{
+    char address[INET6_ADDRSTRLEN] = "";
+    ret_text[0] = 0;
+    if (sends == NULL || gid_is_zero(&sends->peer)) {
+        return;
+    }
+    if (gid_is_ipv4(&sends->peer)) {
+        inet_ntop(AF_INET, sends->peer.bytes + 12, address, sizeof address);
+    } else {
+        inet_ntop(AF_INET6, sends->peer.bytes, address, sizeof address);
+    }
+    snprintf(ret_text, SENDS_PEER, " (%s, QP 0x%x)", address, sends->peer_qpn.value);
+}
+
+void sends_peer(struct qpn qpn, char ret_text[SENDS_PEER])
+{
+    pthread_mutex_lock(&queues.lock);
+    describe_peer(*find(qpn.value), ret_text);
     pthread_mutex_unlock(&queues.lock);
 }
 
@@ -237,7 +279,7 @@ void strict_sends_unpost(struct qpn qpn)
 }
 
 void sends_ended(const struct memory *memory, struct domain domain, struct qpn qpn,
-                 const struct send_slot *slot)
+                 const struct send_slot *slot, bool in_order)
 {
     struct posted posted = {0};
     uint64_t digest;
@@ -245,6 +287,7 @@ void sends_ended(const struct memory *memory, struct domain domain, struct qpn q
     struct sends *sends = *find(qpn.value);
     if (sends != NULL && sends->ended != sends->posted) {
         posted = sends->ring[sends->ended++ % sends->capacity];
+        sends->in_order += in_order;
     }
     pthread_mutex_unlock(&queues.lock);
     if (posted.has_digest &&
@@ -259,9 +302,36 @@ void sends_ended(const struct memory *memory, struct domain domain, struct qpn q
     }
 }
 
+static void note_received(struct qpn qpn)
+{
+    pthread_mutex_lock(&queues.lock);
+    struct sends *sends = *find(qpn.value);
+    if (sends != NULL) {
+        sends->has_received = true;
+    }
+    pthread_mutex_unlock(&queues.lock);
+}
+
+/* A peer that falls silent may have died, which is nobody's mistake; one that was never there is
+ * somebody's. */
+static void warn_if_never_answered(struct qpn qpn)
+{
+    char peer[SENDS_PEER];
+    pthread_mutex_lock(&queues.lock);
+    const struct sends *sends = *find(qpn.value);
+    bool is_news = sends != NULL && sends->in_order <= 1 && !sends->has_received;
+    describe_peer(is_news ? sends : NULL, peer);
+    pthread_mutex_unlock(&queues.lock);
+    if (peer[0] != 0) {
+        pitfall_warn(PITFALL_UNANSWERED, NULL, "polled at",
+                     "QP 0x%x gives up: its peer%s has never answered it", qpn.value, peer);
+    }
+}
+
 void strict_polled(const struct completion *completion)
 {
     if (completion->kind >= COMPLETED_RECEIVE && completion->status == COMPLETION_SUCCESS) {
+        note_received(completion->qpn);
         return;
     }
     bool too_long = completion->status == COMPLETION_RETRY_EXCEEDED ||
@@ -271,6 +341,8 @@ void strict_polled(const struct completion *completion)
                      "queue pair %u failed since its packets are longer than the %u bytes that the "
                      "way to its peer takes",
                      completion->qpn.value, completion->detail);
+    } else if (completion->status == COMPLETION_RETRY_EXCEEDED) {
+        warn_if_never_answered(completion->qpn);
     }
     pthread_mutex_lock(&queues.lock);
     struct sends *sends = *find(completion->qpn.value);

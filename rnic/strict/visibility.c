@@ -6,6 +6,7 @@
  * Everything here is under the engine's lock. */
 #include <inttypes.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -143,10 +144,14 @@ static void refused(struct watcher *watcher, const struct qp *qp,
                     const struct memory_request *request, enum memory_verdict verdict,
                     unsigned rights)
 {
-    keys_explain(request, verdict, rights,
-                 (rights & ACCESS_REMOTE_WRITE) != 0  ? "a peer's RDMA WRITE"
-                 : (rights & ACCESS_REMOTE_READ) != 0 ? "a peer's RDMA READ"
-                                                      : "a peer's atomic");
+    char peer[SENDS_PEER], what[SENDS_PEER + 32];
+    sends_peer(qp_number(qp), peer);
+    snprintf(what, sizeof what, "a peer's %s%s",
+             (rights & ACCESS_REMOTE_WRITE) != 0  ? "RDMA WRITE"
+             : (rights & ACCESS_REMOTE_READ) != 0 ? "RDMA READ"
+                                                  : "atomic",
+             peer);
+    keys_explain(request, verdict, rights, what);
 }
 
 static void not_ready(struct watcher *watcher, const struct qp *qp)
@@ -164,7 +169,8 @@ static struct memory *watched_memory;
 
 static void send_ends(struct watcher *watcher, const struct qp *qp, const struct send_slot *slot)
 {
-    sends_ended(watched_memory, qp_domain(qp), qp_number(qp), slot);
+    sends_ended(watched_memory, qp_domain(qp), qp_number(qp), slot,
+                qp_current_state(qp) != QP_ERROR);
 }
 
 static struct watcher the_watcher = {

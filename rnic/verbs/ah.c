@@ -9,12 +9,14 @@
 
 #include <infiniband/sa.h>
 
+#include "rnic/strict/strict.h"
 #include "rnic/verbs/convert.h"
 #include "rnic/verbs/gid_table.h"
 #include "rnic/verbs/host.h"
 #include "rnic/verbs/limits.h"
 #include "rnic/verbs/objects.h"
 #include "rnic/verbs/port.h"
+#include "rnic/verbs/refusal.h"
 
 #define HOP_LIMIT_DEFAULT 64u
 
@@ -27,6 +29,9 @@ PUBLIC struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attri
         memcpy(&entropy, attributes->grh.dgid.raw + 12, sizeof entropy);
     }
     if (!port_path(pd->context, attributes, entropy, &path)) {
+        if (strict_is_on()) {
+            refusal_of_ah(pd->context, attributes);
+        }
         errno = EINVAL;
         return NULL;
     }

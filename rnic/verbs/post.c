@@ -9,6 +9,7 @@
 #include "rnic/verbs/errno_of.h"
 #include "rnic/verbs/in_place.h"
 #include "rnic/verbs/limits.h"
+#include "rnic/verbs/refusal.h"
 
 uint32_t post_room(struct soft_qp *qp)
 {
@@ -188,6 +189,9 @@ int post_send(struct ibv_qp *ibv, struct ibv_send_wr *wr, struct ibv_send_wr **r
         post_ring(qp);
     }
     lock_give(&qp->send_lock, LOCK_OUTER);
+    if (error == EINVAL && strict_is_on()) {
+        refusal_of_send(ibv, wr);
+    }
     return error;
 }
 
@@ -266,6 +270,9 @@ int post_receive(struct ibv_qp *ibv, struct ibv_recv_wr *wr, struct ibv_recv_wr 
         post_ring(qp);
     }
     lock_give(&qp->receive_lock, LOCK_OUTER);
+    if (error == EINVAL && strict_is_on()) {
+        refusal_of_receive(ibv, wr);
+    }
     return error;
 }
 

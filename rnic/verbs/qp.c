@@ -10,6 +10,7 @@
 #include "rnic/verbs/limits.h"
 #include "rnic/verbs/objects.h"
 #include "rnic/verbs/port.h"
+#include "rnic/verbs/refusal.h"
 #include "rnic/verbs/take_back.h"
 
 #define INLINE_GRANTED 60u /* bytes */
@@ -387,8 +388,7 @@ static int without_other_half(enum ibv_qp_type type, int mask)
     }
 }
 
-/* With the engine's lock held. What concerns draining is noted first: the event comes from inside.
- */
+/* Engine's lock. What concerns draining is noted first: the event comes from inside. */
 static enum status modify_locked(struct soft_qp *qp, const struct ibv_qp_attr *attributes, int mask,
                                  const struct qp_attributes *core, unsigned set)
 {
@@ -411,6 +411,8 @@ static enum status modify_locked(struct soft_qp *qp, const struct ibv_qp_attr *a
     if (status != STATUS_OK) {
         qp->drain_notify = former_notify;
         qp->draining = former_draining;
+    } else if (strict_is_on() && (mask & IBV_QP_DEST_QPN) != 0) {
+        strict_sends_connect(qp_number(qp->qp), &core->path.remote, core->destination);
     }
     return status;
 }
@@ -450,11 +452,9 @@ static bool reads_fit(const struct ibv_qp_attr *attributes, int mask)
             limits_allow(attributes->max_dest_rd_atomic, most, "max_qp_rd_atom"));
 }
 
-PUBLIC int ibv_modify_qp(struct ibv_qp *ibv, struct ibv_qp_attr *attributes, int mask)
+static int modify_qp(struct ibv_qp *ibv, const struct ibv_qp_attr *attributes, int mask)
 {
-    HOST_FORWARD(ibv->context, ibv_modify_qp, ibv, attributes, mask);
     struct soft_qp *qp = soft_qp(ibv);
-    mask = without_other_half(ibv->qp_type, mask);
     struct qp_attributes core;
     unsigned set;
     int error = convert_attributes(attributes, mask, &core, &set);
@@ -507,6 +507,14 @@ PUBLIC int ibv_modify_qp(struct ibv_qp *ibv, struct ibv_qp_attr *attributes, int
     }
     unlock_with_queues(qp);
     return errno_of(status);
+}
+
+PUBLIC int ibv_modify_qp(struct ibv_qp *ibv, struct ibv_qp_attr *attributes, int mask)
+{
+    HOST_FORWARD(ibv->context, ibv_modify_qp, ibv, attributes, mask);
+    mask = without_other_half(ibv->qp_type, mask);
+    int error = modify_qp(ibv, attributes, mask);
+    return error == EINVAL && strict_is_on() ? refusal_of_modify(ibv, attributes, mask) : error;
 }
 
 PUBLIC int ibv_query_qp(struct ibv_qp *ibv, struct ibv_qp_attr *ret_attributes, int mask,

@@ -25,7 +25,7 @@ TRUE_WARNINGS = [
      "btl/openib posts two receives to a throw-away SRQ whose lkey it has never set, to see whether a"
      " list is taken"),
     (r"^rdma-core's Python tests/.*(invalid|bad_flow|illegal|rereg_(addr|pd)|rc_bind_mw)",
-     "^weir strict: (unknown-key|wrong-access|dead-key|limit|unpolled):",
+     "^weir strict: (unknown-key|wrong-access|dead-key|limit|unpolled|wrong-call):",
      "the test makes the mistake on purpose and looks whether it is refused"),
     (r"^rdma-core's Python tests/.*test_rdmacm_async_traffic_external_qp",
      "^weir strict: late-receive:",

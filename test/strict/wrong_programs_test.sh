@@ -1,4 +1,4 @@
-#!/bin/sh
+#!/usr/bin/env bash
 # Each wrong program draws exactly the warning that its mistake deserves, and the right one none;
 # without strict mode nobody says anything.
 # usage: wrong_programs_test.sh DROPIN_FOLDER PROGRAM...    a program's name says its pitfall
@@ -42,6 +42,26 @@ run() {
     fi
 }
 
+# What refused arguments are called, and to whom a queue pair was connected.
+words_of() {
+    case $1 in
+    wrong-call)
+        cat <<EOF
+num_sge is 2, and the queue pair was created with a max_send_sge of 1
+65 bytes IBV_SEND_INLINE, and the queue pair was created with a max_inline_data of 64
+there is no way from RTS to INIT
+from RESET to INIT attr_mask lacks IBV_QP_ACCESS_FLAGS
+from RESET to INIT attr_mask may not have IBV_QP_QKEY
+the queue pair is in RESET, and sends are posted from RTS on
+grh.sgid_index is 200, and port 1 has no such GID
+ah_attr.is_global is 0 and dlid 0 is nobody
+EOF
+        ;;
+    unanswered) echo "its peer (127.0.0.1, QP 0x" ;;
+    wrong-access-qp) echo "a peer's RDMA READ (127.0.0.1, QP 0x" ;;
+    esac
+}
+
 for program in "$@"; do
     name=$(basename "$program" | tr _ -)
     case $name in
@@ -65,6 +85,9 @@ for program in "$@"; do
         [ "$seen" = "${expected:+$expected }" ] || fail "$name: warnings [$seen] instead of [$expected]"
         [ -n "$expected" ] || continue
         grep -q "^        #0 \|: no place of the program$" "$said" || fail "$name: no backtrace"
+        while read -r words; do
+            [ -z "$words" ] || grep -qF "$words" "$said" || fail "$name: it does not say: $words"
+        done <<<"$(words_of "$name")"
         run "$strict,no-$expected" "$program" || fail "$name ends badly when not warned"
         grep -q "^weir strict" "$said" && fail "$name: a warning that was switched off"
     done
