@@ -404,11 +404,14 @@ static bool parse_count(const char *text, unsigned most, unsigned *ret_count)
     return *text >= '0' && *text <= '9' && *end == '\0' && value >= 1 && value <= most;
 }
 
-static int bad_word(const struct bench *bench, const char *name, const char *word)
+static int bad_word(const struct bench *bench, const char *name, enum plan_set kind,
+                    const char *word)
 {
-    char text[128];
+    char text[128], words[PLAN_WORDS];
     printable(word, strlen(word), text, sizeof(text));
-    return command_usage_error(bench->command, "%s: '%s' is none of its values", name, text);
+    plan_words(kind, words);
+    return command_usage_error(bench->command, "%s takes a list of %s, not '%s'", name, words,
+                               text);
 }
 
 static int bad_size(const struct bench *bench, const char *word)
@@ -422,7 +425,8 @@ static int bad_size(const struct bench *bench, const char *word)
 static int take_set(struct bench *bench, const char *name, enum plan_set kind, unsigned *ret_set)
 {
     char bad[32];
-    return plan_parse_set(kind, optarg, ret_set, bad) ? EXIT_DONE : bad_word(bench, name, bad);
+    return plan_parse_set(kind, optarg, ret_set, bad) ? EXIT_DONE
+                                                      : bad_word(bench, name, kind, bad);
 }
 
 static int take_number(struct bench *bench, int option)

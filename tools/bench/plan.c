@@ -115,6 +115,18 @@ bool plan_parse_set(enum plan_set kind, const char *text, unsigned *ret_set, cha
     }
 }
 
+void plan_words(enum plan_set kind, char ret_text[PLAN_WORDS])
+{
+    int length = 0;
+    for (unsigned i = 0; i < sets[kind].count && length < PLAN_WORDS; i++) {
+        length +=
+            snprintf(ret_text + length, PLAN_WORDS - (size_t)length, "%s, ", sets[kind].names[i]);
+    }
+    if (length < PLAN_WORDS) {
+        snprintf(ret_text + length, PLAN_WORDS - (size_t)length, "all");
+    }
+}
+
 static bool parse_size(const char *word, size_t length, size_t *ret_size)
 {
     char *end;

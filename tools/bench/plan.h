@@ -71,6 +71,9 @@ enum plan_set {
     PLAN_MODES
 };
 bool plan_parse_set(enum plan_set kind, const char *text, unsigned *ret_set, char ret_bad[32]);
+/* "poll, event, all": what it takes. */
+#define PLAN_WORDS 128
+void plan_words(enum plan_set kind, char ret_text[PLAN_WORDS]);
 /* "8,4k,1m", of 1 to 64m each. */
 bool plan_parse_sizes(struct plan *plan, const char *text, char ret_bad[32]);
 /* "8 B", "4 KiB" */
