@@ -172,6 +172,30 @@ static void test_child_arms(void **state)
     assert_int_equal(await(w->cq).status, IBV_WC_SUCCESS);
 }
 
+/* Work that it posts to an inherited queue pair is never done, and that is said. */
+static void test_child_posts(void **state)
+{
+    struct world *w = *state;
+    char text[512] = "";
+    int ends[2], status;
+    connect_pair(w);
+    assert_int_equal(pipe(ends), 0);
+    pid_t child = fork();
+    if (child == 0) {
+        dup2(ends[1], STDERR_FILENO);
+        post_write(w, (uintptr_t)w->bytes + 2048, w->mr->rkey);
+        post_write(w, (uintptr_t)w->bytes + 2048, w->mr->rkey);
+        _exit(0);
+    }
+    close(ends[1]);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(read(ends[0], text, sizeof(text) - 1) > 0);
+    close(ends[0]);
+    const char *words = strstr(text, "open the device after fork()");
+    assert_non_null(words);
+    assert_null(strstr(words + 1, "open the device")); /* once */
+}
+
 #define QKEY 0x11111111u
 
 static struct ibv_qp *create_datagram(struct world *w)
@@ -255,6 +279,7 @@ int main(void)
         IN_WORLD(test_last_receive_reached),
         IN_WORLD(test_forked_child),
         IN_WORLD(test_child_arms),
+        IN_WORLD(test_child_posts),
         IN_WORLD(test_way_back_to_a_sender),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,4 +1,8 @@
 /* The engine of handles from before a fork, in the child: nothing is theirs there. */
+#include <stdatomic.h>
+#include <stdio.h>
+#include <unistd.h>
+
 #include "rnic/io/loop/loop_private.h"
 #include "rnic/io/system/clock.h"
 
@@ -6,8 +10,18 @@ static void do_nothing(struct engine *engine)
 {
 }
 
+/* Work that nobody will ever do, while its poster waits for the completion: what has been said
+ * once is left out. */
 static void kick_nothing(struct engine *engine, struct qp *qp)
 {
+    static _Atomic pid_t said;
+    pid_t self = getpid();
+    if (atomic_exchange(&said, self) != self) {
+        dprintf(STDERR_FILENO,
+                "weir: process %ld posts work to a queue pair of the process that it was forked "
+                "from, where nobody does it: open the device after fork() or daemon()\n",
+                (long)self);
+    }
 }
 
 static struct instant dead_now(struct engine *engine)
