@@ -129,6 +129,13 @@ EOF
     [ $? = 33 ] && grep -q 'heap-buffer-overflow' "$work/found" || { cat "$work/found"; return 1; }
 }
 
+# One report for one program: what shows the device has none of its own.
+statistics() {
+    WEIR_STATISTICS=$work/statistics weir_run ibv_devinfo >/dev/null || return 1
+    [ "$(grep -c '^# weir statistics of process [0-9]* (ibv_devinfo)$' "$work/statistics")" = 1 ] &&
+        [ "$(grep -c '^# weir statistics' "$work/statistics")" = 1 ] || { cat "$work/statistics"; return 1; }
+}
+
 # A word that is not understood is wrong usage; what is understood here is by the library, and what that knows, here.
 strict_words() {
     local word names=$("$build/weir" run --strict=no-such true 2>&1)
@@ -342,6 +349,7 @@ mpi_ring() {
 check exit_status sh exit_status
 check sanitized_program gcc sanitized_program
 check strict_words sh strict_words
+check statistics ibv_devinfo statistics
 check others_untouched ls others_untouched
 check paths ls paths
 check no_paths ls no_paths

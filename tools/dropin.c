@@ -102,6 +102,7 @@ bool dropin_tree(const char *folder, char ret_tree[PATH_MAX])
         dup2(ends[1], STDOUT_FILENO);
         close(ends[0]);
         close(ends[1]);
+        unsetenv("WEIR_STATISTICS");          /* what it counts is not the program's */
         setenv("LD_LIBRARY_PATH", folder, 1); /* without /proc the loader does not know $ORIGIN */
         execl(program, "weir-tree", (char *)NULL);
         perror(program);

@@ -156,7 +156,8 @@ void loop_report(struct loop *loop)
         dprintf(STDERR_FILENO, "weir: WEIR_STATISTICS: %s: %s\n", path, strerror(errno));
         return;
     }
-    fprintf(file, "# weir statistics of process %ld\n", (long)getpid());
+    fprintf(file, "# weir statistics of process %ld (%s)\n", (long)getpid(),
+            program_invocation_short_name);
     visit_all(loop, print, file);
     if (loop->complaint[0] != '\0') {
         fprintf(file, "# %s\n", loop->complaint);
