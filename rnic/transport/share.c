@@ -16,6 +16,25 @@
 #define LONG_WAY_NS    UINT64_C(1000000)
 #define LOSSES_MOST    10u /* of so many packets one is lost */
 
+/* A crowded way: a short one with a shallow queue, in which so much waits and is lost that a TCP
+ * there has a window of some segments, of which each second loss is a timeout. Whoever fills the
+ * queue up again at once has it for himself then. It is told by what is alike for all who share the
+ * way, the loss and the round trip: told by one's own window, it parts those below a bound from
+ * those above. On longer round trips TCP holds its own. A wide window sees losses that are none of
+ * a crowd's. */
+#define CROWDED_FROM   5u  /* bytes of 10,000 are lost: a TCP has 55 segments, */
+#define CROWDED        10u /* and 38 */
+#define CROWDED_GROWTH 10u /* percent of the usual */
+#define CROWDED_KEPT   50u
+#define WAITS_FROM_NS  UINT64_C(200000)
+#define WAITS_NS       UINT64_C(400000)
+#define HOLDS_FROM_NS  UINT64_C(1000000)
+#define HOLDS_NS       UINT64_C(1600000)
+#define WIDE_FROM      (256u << 10) /* bytes */
+#define WIDE           (512u << 10)
+#define COUNTED        1024u /* segments, over which losses are averaged */
+#define ONE            1000u
+
 void share_init(struct share *share, struct instant now, uint32_t mtu, uint32_t window,
                 uint32_t queue_max, uint32_t limit)
 {
@@ -66,6 +85,40 @@ void share_measured(struct share *share, struct instant now, uint64_t round_trip
     share->round_ns = shorter(share->round_ns, round_trip_ns);
 }
 
+/* As queue_ns, but of the longer of two rounds. */
+static uint64_t waiting_ns(const struct share *share)
+{
+    uint64_t round_ns = larger(share->round_ns, share->previous_round_ns);
+    return round_ns > share->base_ns ? round_ns - share->base_ns : 0;
+}
+
+static uint32_t ramp(uint64_t value, uint64_t from, uint64_t to)
+{
+    return value <= from ? 0 : value >= to ? ONE : (uint32_t)((value - from) * ONE / (to - from));
+}
+
+/* How crowded the way is, of ONE. */
+static uint32_t crowd(const struct share *share)
+{
+    if (share->segment != SEGMENT) {
+        return 0;
+    }
+    uint64_t round_ns = larger(share->round_ns, share->previous_round_ns);
+    uint32_t lossy = ramp((uint64_t)share->loss * 10000 >> 24, CROWDED_FROM, CROWDED);
+    uint32_t queued = ramp(waiting_ns(share), WAITS_FROM_NS, WAITS_NS);
+    uint32_t shallow = ONE - ramp(round_ns, HOLDS_FROM_NS, HOLDS_NS);
+    uint32_t narrow = ONE - ramp(share->window, WIDE_FROM, WIDE);
+    return lossy * queued / ONE * shallow / ONE * narrow / ONE;
+}
+
+static void count(struct share *share, uint32_t bytes, bool are_lost)
+{
+    uint32_t counted = COUNTED * share->segment;
+    uint64_t part = bytes < counted ? bytes : counted;
+    uint32_t target = are_lost ? UINT32_C(1) << 24 : 0;
+    share->loss = (uint32_t)((share->loss * (counted - part) + target * part) / counted);
+}
+
 /* What the round trip holds beyond the shortest one. */
 static uint64_t queue_ns(const struct share *share)
 {
@@ -76,10 +129,9 @@ static uint64_t queue_ns(const struct share *share)
 static bool queues_are_full(const struct share *share)
 {
     uint64_t round_ns = larger(share->round_ns, share->previous_round_ns);
-    uint64_t waiting_ns = round_ns > share->base_ns ? round_ns - share->base_ns : 0;
     return share->window >= share->limit ||
            (share->window >= share->queue_max &&
-            waiting_ns * share->window / (round_ns + 1) >= share->queue_max);
+            waiting_ns(share) * share->window / (round_ns + 1) >= share->queue_max);
 }
 
 /* C * (t - K)^3 + peak. */
@@ -111,6 +163,7 @@ static uint32_t cube_root(uint64_t value)
 void share_delivered(struct share *share, struct instant now, uint32_t bytes, bool busy)
 {
     share->round_delivered += bytes;
+    count(share, bytes, false);
     bool settling = instant_elapsed_ns(share->shrunk, now) < share->base_ns + queue_ns(share);
     if (!busy || settling || queues_are_full(share)) {
         return;
@@ -119,7 +172,9 @@ void share_delivered(struct share *share, struct instant now, uint32_t bytes, bo
     if (window < share->threshold) {
         window += bytes;
     } else {
-        share->friendly += (uint32_t)((uint64_t)share->segment * 53 / 100 * bytes / window) + 1;
+        uint32_t slower = (100 - CROWDED_GROWTH) * crowd(share) / ONE; /* percent */
+        uint64_t growth = (uint64_t)share->segment * 53 * (100 - slower) / 10000;
+        share->friendly += (uint32_t)(growth * bytes / window) + 1;
         uint64_t target = cubic(share, now);
         target = target > share->friendly ? target : share->friendly;
         target = target < window * 3 / 2 ? target : window * 3 / 2;
@@ -161,7 +216,8 @@ static void shrink(struct share *share, struct instant now)
     share->threshold_before = share->threshold;
     bool is_regrown = share->window >= share->peak;
     share->peak = is_regrown ? share->window : (uint32_t)((uint64_t)share->window * 17 / 20);
-    uint64_t window = (uint64_t)share->window * share->kept / 100;
+    uint32_t given = (share->kept - CROWDED_KEPT) * crowd(share) / ONE;
+    uint64_t window = (uint64_t)share->window * (share->kept - given) / 100;
     if (instant_before(now, share->lossy_until)) {
         window =
             larger(window, share->window * share->base_ns / (share->base_ns + queue_ns(share) + 1));
@@ -176,6 +232,7 @@ static void shrink(struct share *share, struct instant now)
 void share_lost(struct share *share, struct instant now, uint32_t bytes, struct instant left)
 {
     share->round_lost += bytes;
+    count(share, bytes, true);
     if (instant_before(left, share->answered)) {
         return;
     }

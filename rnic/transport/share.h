@@ -42,6 +42,7 @@ struct share {
     struct instant round_start, base_start;
     uint32_t round_delivered, round_lost; /* bytes */
     uint32_t previous_delivered, previous_lost;
+    uint32_t loss; /* of all bytes, in 2^-24, the latest counted most */
 };
 
 void share_init(struct share *share, struct instant now, uint32_t mtu, uint32_t window,

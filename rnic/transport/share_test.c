@@ -125,6 +125,52 @@ static void many_losses_are_ours(void **state)
     assert_in_range(share.window, before / 2, before - 1);
 }
 
+/* What a loss leaves, in percent, of a window of 16 KiB that loses a packet in each second round
+ * trip. */
+static uint32_t kept_where_much_is_lost(uint64_t base_ns, uint64_t round_trip_ns, uint32_t mtu)
+{
+    share_init(&share, now, mtu, 16384, START, LIMIT);
+    share_measured(&share, now, base_ns);
+    for (uint32_t i = 0; i < 400; i++) {
+        share.window = 16384;
+        rounds(2, round_trip_ns);
+        lose();
+    }
+    share.window = 16384;
+    rounds(1, round_trip_ns);
+    uint32_t before = share.window;
+    lose();
+    return (share.window * 100 + before / 2) / before;
+}
+
+static void a_crowded_way_is_given_room(void **state)
+{
+    (void)state;
+    assert_int_equal(kept_where_much_is_lost(50000, 700000, 1024), 50);
+    assert_int_equal(kept_where_much_is_lost(50000, 200000, 1024), 75); /* that of processors */
+    assert_int_equal(kept_where_much_is_lost(50000, 5 * MS, 1024),
+                     75); /* a TCP holds its own there */
+    assert_int_equal(kept_where_much_is_lost(600000, 700000, 1024), 75); /* half would empty it */
+    assert_int_equal(kept_where_much_is_lost(50000, 700000, 4096), 80);
+    share_init(&share, now, 1024, 16384, START, LIMIT);
+    share_measured(&share, now, 700000);
+    lose();
+    assert_in_range(share.window, 16384 * 62 / 100, 16384 * 3 / 4); /* one loss makes no crowd */
+}
+
+static void what_is_crowded_grows_slowly(void **state)
+{
+    (void)state;
+    (void)kept_where_much_is_lost(50000, 700000, 1024);
+    uint32_t before = share.window;
+    rounds(10, 700000);
+    assert_in_range(share.window, before, before + 1448);
+    (void)kept_where_much_is_lost(50000, 200000, 1024);
+    before = share.window;
+    rounds(10, 200000);
+    assert_in_range(share.window, before + 3 * 1448, before + 7 * 1448);
+}
+
 static void silence_shrinks_it_to_the_least(void **state)
 {
     (void)state;
@@ -145,6 +191,8 @@ int main(void)
         cmocka_unit_test_setup(losses_without_a_queue_are_the_ways, start),
         cmocka_unit_test_setup(losses_with_a_queue_are_ours, start),
         cmocka_unit_test_setup(many_losses_are_ours, start),
+        cmocka_unit_test_setup(a_crowded_way_is_given_room, start),
+        cmocka_unit_test_setup(what_is_crowded_grows_slowly, start),
         cmocka_unit_test_setup(silence_shrinks_it_to_the_least, start),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
