@@ -100,9 +100,6 @@ static uint32_t ramp(uint64_t value, uint64_t from, uint64_t to)
 /* How crowded the way is, of ONE. */
 static uint32_t crowd(const struct share *share)
 {
-    if (share->segment != SEGMENT) {
-        return 0;
-    }
     uint64_t round_ns = larger(share->round_ns, share->previous_round_ns);
     uint32_t lossy = ramp((uint64_t)share->loss * 10000 >> 24, CROWDED_FROM, CROWDED);
     uint32_t queued = ramp(waiting_ns(share), WAITS_FROM_NS, WAITS_NS);
@@ -111,8 +108,12 @@ static uint32_t crowd(const struct share *share)
     return lossy * queued / ONE * shallow / ONE * narrow / ONE;
 }
 
+/* For ways of a TCP's usual segments alone. */
 static void count(struct share *share, uint32_t bytes, bool are_lost)
 {
+    if (share->segment != SEGMENT || (share->loss == 0 && !are_lost)) {
+        return;
+    }
     uint32_t counted = COUNTED * share->segment;
     uint64_t part = bytes < counted ? bytes : counted;
     uint32_t target = are_lost ? UINT32_C(1) << 24 : 0;
