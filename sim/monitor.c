@@ -113,6 +113,7 @@ static void request_sent(struct monitor *monitor, struct end *end, const struct 
         flow->next = psn_before(flow->next, behind) ? behind : flow->next;
     }
     flow->last = packet->psn;
+    flow->rnr_repeated |= psn_equal(packet->psn, flow->rnr_psn);
     if (is_orderly(world) && is_healthy(end) && instant_before(now, flow->rnr_until) &&
         !psn_before(packet->psn, flow->rnr_psn)) {
         simulator_violate(&world->simulator, "rnr", "%c qp %u sent PSN %u %lluns too early",
@@ -231,13 +232,15 @@ static void answered(struct monitor *monitor, struct flow *flow)
     flow->last_response = monitor->world->simulator.now;
 }
 
-/* Each is to be waited for. What comes during the wait is of a copy that had left before, and no
- * retry. */
+/* Each is to be waited for. Where the packet has not left since the last one came, this is of a
+ * copy that had left before, and no retry has failed. Nothing leaves between what comes here and
+ * the engine's turn to take it (host). */
 static void rnr_nak_delivered(struct flow *flow, struct instant now, const struct packet *packet)
 {
     bool again = flow->rnr_naks > 0 && psn_equal(flow->rnr_psn, packet->psn);
     bool waiting = instant_before(now, flow->rnr_until);
-    flow->rnr_naks = again ? flow->rnr_naks + !waiting : 1;
+    flow->rnr_naks = again ? flow->rnr_naks + flow->rnr_repeated : 1;
+    flow->rnr_repeated = false;
     flow->rnr_psn = packet->psn;
     struct instant until =
         instant_after(now, rnr_timers[packet->aeth.value & 31] * UINT64_C(10000));

@@ -2,8 +2,8 @@
  *
  * psn    a reliable requester's PSNs have no gaps: one never sent before is the next one
  * rnr    after an RNR NAK nothing is sent from its PSN on before its timer has run, and giving up
- *        takes rnr_retry_count + 1 of them, not counting those that came during another's wait (on
- *        networks that neither lose nor reorder)
+ *        takes rnr_retry_count + 1 of them, not counting those before which the packet had not left
+ *        again (on networks that neither lose nor reorder)
  * repeat a packet is sent again for a reason
  * retry  giving up in silence takes retry_count repetitions and (retry_count + 1) timeouts; giving
  *        up elsewhere takes as many harmed packets, unless marks slow the peer down
@@ -32,7 +32,8 @@ struct flow {
 
     struct instant rnr_until;
     struct psn rnr_psn;
-    uint32_t rnr_naks; /* in a row, for rnr_psn */
+    uint32_t rnr_naks; /* in a row, for rnr_psn, each after it had left again */
+    bool rnr_repeated; /* it has left since the last of all */
     bool is_unclear;   /* which of its requests have taken no PSN is not known */
     uint16_t tag;      /* of the latest packet; 0: it has heard none */
 };

@@ -27,7 +27,7 @@ void requester_heard(struct qp *qp, struct instant now, bool waiting)
 static inline void progress(struct qp *qp, struct instant now, uint32_t count)
 {
     struct requester *requester = &qp->requester;
-    requester->rnr_retries = 0;
+    requester->rnr_retries = requester->rnr_copies = 0;
     requester->gaps_answered = 0;
     requester->way_takes = 0;
     if (!instant_is_never(requester->rnr_resume)) {

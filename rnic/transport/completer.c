@@ -118,20 +118,20 @@ void completer_wait_for_receives(struct qp *qp, struct instant now)
     qp_set_deadline(qp, is_vague ? now : requester->rnr_resume);
 }
 
-/* Each NAK is waited for, from when it came. One that comes while waiting is of another copy of the
- * packet, which had left before, so no retry has failed; but for the first since progress. No
- * honest peer says it of more copies than RNR_COPIES_MAX, and none makes us wait for ever. */
+/* Each NAK is waited for, from when it came. Where the packet has not left again since another
+ * came, it is of a copy that had left before, and no retry has failed. No honest peer says it of
+ * more copies than RNR_COPIES_MAX, and none makes us wait for ever. */
 static SELDOM void receive_rnr_nak(struct qp *qp, struct instant now, uint8_t code)
 {
     struct requester *requester = &qp->requester;
-    bool waited = is_waiting(requester);
+    bool of_copy = requester->rnr_copies > 0;
     uint8_t limit = qp->attributes.rnr_retry_count;
     environment_count(qp->environment, COUNTER_RNR_NAK_RECEIVED);
-    if (waited && requester->rnr_copies == RNR_COPIES_MAX) {
+    if (requester->rnr_copies == RNR_COPIES_MAX) {
         return;
     }
-    requester->rnr_copies = waited ? requester->rnr_copies + 1u : 0;
-    if (limit != 7 && (!waited || requester->rnr_retries == 0)) {
+    requester->rnr_copies++;
+    if (limit != 7 && (!of_copy || requester->rnr_retries == 0)) {
         if (requester->rnr_retries >= limit) {
             environment_count(qp->environment, COUNTER_RNR_RETRIES_EXCEEDED);
             qp_fail_send(qp, COMPLETION_RNR_RETRY_EXCEEDED);
@@ -140,7 +140,7 @@ static SELDOM void receive_rnr_nak(struct qp *qp, struct instant now, uint8_t co
         requester->rnr_retries++;
     }
     /* Of those that begin when the deadline is looked at, the longest. */
-    bool vaguely = waited && requester->rnr_is_vague;
+    bool vaguely = is_waiting(requester) && requester->rnr_is_vague;
     if (!vaguely || retransmit_rnr_timer_ns(requester->rnr_timer) < retransmit_rnr_timer_ns(code)) {
         requester->rnr_timer = code & 31;
     }
@@ -149,7 +149,7 @@ static SELDOM void receive_rnr_nak(struct qp *qp, struct instant now, uint8_t co
         repair_unready(qp);
         return;
     }
-    if (!waited && psn_distance(requester->unacked, requester->frontier) > 1) {
+    if (!of_copy && psn_distance(requester->unacked, requester->frontier) > 1) {
         selective_want(qp); /* what came behind it was dropped */
     }
     requester_go_back(qp);

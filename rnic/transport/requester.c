@@ -3,6 +3,7 @@
 #include "rnic/transport/requester.h"
 
 #include "rnic/base/check.h"
+#include "rnic/base/seldom.h"
 #include "rnic/memory/window.h"
 #include "rnic/transport/direct.h"
 #include "rnic/transport/qp_private.h"
@@ -281,6 +282,14 @@ static void advance(struct requester *requester, const struct send_slot *slot, u
     }
 }
 
+static SELDOM void repeated_packet(struct requester *requester, struct instant now, struct psn psn)
+{
+    if (psn_equal(psn, requester->unacked)) {
+        requester->repeated = now;
+        requester->rnr_copies = 0;
+    }
+}
+
 static void passed(struct qp *qp, struct instant now, const struct turn *turn, uint32_t packets,
                    bool answered)
 {
@@ -291,7 +300,7 @@ static void passed(struct qp *qp, struct instant now, const struct turn *turn, u
     bool repairing = repair_is_on(qp);
     if (!fresh) {
         environment_count(qp->environment, COUNTER_RETRANSMITTED_PACKETS);
-        requester->repeated = psn_equal(psn, requester->unacked) ? now : requester->repeated;
+        repeated_packet(requester, now, psn);
     }
     bool timed = fresh && answered && !repairing && !qp->environment->is_vague;
     struct retransmit *retransmit = &qp->retransmit;

@@ -37,7 +37,7 @@ struct requester {
     uint16_t run_left;    /* packets that the run which was begun has room for */
 
     uint8_t rnr_retries : 4; /* since progress */
-    uint8_t rnr_copies : 4;  /* NAKs that have come during this wait */
+    uint8_t rnr_copies : 4;  /* NAKs since the packet at `unacked` left last */
     uint8_t rnr_timer : 5;   /* how long it was told to wait, as a code, */
     bool rnr_is_vague : 1;   /* ... at a time that was long ago already, maybe */
     uint8_t gaps_answered;   /* how often a gap in responses made us go back, since progress */

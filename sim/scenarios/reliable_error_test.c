@@ -91,6 +91,45 @@ static void each_rnr_nak_is_waited_for(void **state)
                      "32.192us A send 1 success\n");
 }
 
+/* As before, but the copy's NAK comes when the wait is over, and the link has no room: the packet
+ * has not left again yet, and still no retry has failed. */
+static void what_has_not_left_again_has_not_failed(void **state)
+{
+    (void)state;
+    struct link_config slow = {
+        .delay_ns = 1000, .bits_per_second = UINT64_C(50000000), .queue_limit = 1};
+    s.a.attributes.timeout = 1;
+    s.a.attributes.rnr_retry_count = 1;
+    scenario_connect(&s);
+    s.a.attributes.timeout = 8;
+    scenario_add_pair(&s, 0);
+    network_set_links(&s.network, &(struct link_config){.delay_ns = 6000});
+    post_send(1, 10);
+    scenario_run_for(&s, 13);
+    network_set_link(&s.network, 1, 0, &(struct link_config){.delay_ns = 10000});
+    scenario_run_for(&s, 2);
+    network_set_link(&s.network, 0, 1, &slow);
+    scenario_change_pair(&s, 0);
+    struct work other = {.kind = WORK_WRITE, .id = 2, .length = 10};
+    assert_int_equal(scenario_post(&s.a, other), STATUS_OK);
+    scenario_change_pair(&s, 0);
+    scenario_run_for(&s, 15);
+    scenario_receive(&s.b, 1, 10);
+    network_set_links(&s.network, &(struct link_config){.delay_ns = 1000});
+    scenario_run(&s);
+    expect_trace(&s, "0us A>B SEND_ONLY psn=7\n"
+                     "6us B>A RNR_NAK psn=7\n"
+                     "8.192us A>B SEND_ONLY psn=7\n"
+                     "14.192us B>A RNR_NAK psn=7\n"
+                     "15us A>B WRITE_ONLY psn=7 length=10\n"
+                     "29.760us B>A ACK psn=7\n"
+                     "34.192us A>B SEND_ONLY psn=7\n"
+                     "35.192us B>A ACK psn=7\n"
+                     "35.192us B receive 1 success length=10\n"
+                     "36.192us A send 1 success\n"
+                     "39.760us A send 2 success\n");
+}
+
 /* ... until another copy of the packet has found a receive: here the wait was for 655 ms. */
 static void a_copy_that_finds_a_receive_ends_the_wait(void **state)
 {
@@ -427,6 +466,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(receiver_not_ready, start, stop),
         cmocka_unit_test_setup_teardown(each_rnr_nak_is_waited_for, start, stop),
+        cmocka_unit_test_setup_teardown(what_has_not_left_again_has_not_failed, start, stop),
         cmocka_unit_test_setup_teardown(a_copy_that_finds_a_receive_ends_the_wait, start, stop),
         cmocka_unit_test_setup_teardown(rnr_retry_exceeded, start, stop),
         cmocka_unit_test_setup_teardown(write_immediate_needs_a_receive, start, stop),
