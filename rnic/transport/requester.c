@@ -253,10 +253,20 @@ static uint32_t unasked_max(const struct qp *qp)
     return window_packets(qp) / (often ? 4 : 2);
 }
 
+/* Nothing under way has asked, and soon our own silence would look like a loss: the link lets
+ * packets go slowly, or this process gets no processor. */
+static SELDOM bool is_slow_to_ask(const struct qp *qp, struct instant now)
+{
+    const struct requester *requester = &qp->requester;
+    int32_t under_way = psn_distance(requester->unacked, requester->cursor);
+    return under_way > 0 && requester->unrequested >= (uint32_t)under_way &&
+           retransmit_is_silent(&qp->retransmit, now);
+}
+
 /* Whether a packet asks for an acknowledgement: what is sent again, at the end of a message, when
- * the window closes, at least twice in a window, and now and then at a limited rate, or the silence
- * before a slow message's end would look like a loss. */
-static bool asks_acknowledgement(const struct qp *qp, const struct turn *turn)
+ * the window closes, at least twice in a window, and now and then at a limited rate or where
+ * packets leave slowly, or the silence before a slow message's end would look like a loss. */
+static bool asks_acknowledgement(const struct qp *qp, struct instant now, const struct turn *turn)
 {
     uint32_t window = window_packets(qp);
     uint64_t unrequested = (qp->requester.unrequested + UINT64_C(1)) << qp->mtu_shift;
@@ -266,7 +276,8 @@ static bool asks_acknowledgement(const struct qp *qp, const struct turn *turn)
         return true;
     }
     return turn->again || turn->index + 1 == turn->slot->packet_count ||
-           in_flight(qp) + 1 >= window || qp->requester.unrequested + 1 >= unasked_max(qp);
+           in_flight(qp) + 1 >= window || qp->requester.unrequested + 1 >= unasked_max(qp) ||
+           is_slow_to_ask(qp, now);
 }
 
 static void advance(struct requester *requester, const struct send_slot *slot, uint32_t packets)
@@ -384,11 +395,11 @@ static bool gather(struct qp *qp, const struct turn *turn, uint32_t length,
 
 /* How many packets from the turn's on may leave as a train: new ones in the middle of their
  * message, within the run and the windows, none of which asks for an acknowledgement. */
-static uint32_t train_span(const struct qp *qp, const struct turn *turn)
+static uint32_t train_span(const struct qp *qp, struct instant now, const struct turn *turn)
 {
     const struct requester *requester = &qp->requester;
     if (requester->run_left == 0 || turn->again || turn->index == 0 || qp_rate(qp) != 0 ||
-        !psn_equal(requester->cursor, requester->frontier)) {
+        !psn_equal(requester->cursor, requester->frontier) || is_slow_to_ask(qp, now)) {
         return 0;
     }
     uint32_t window = window_packets(qp), before_asking = in_flight(qp) + 1;
@@ -441,7 +452,7 @@ static uint32_t gather_train(struct qp *qp, const struct turn *turn, uint32_t sp
 /* False: the packet at the turn has to go by itself. */
 static bool send_train(struct qp *qp, struct instant now, const struct turn *turn)
 {
-    uint32_t span = train_span(qp, turn);
+    uint32_t span = train_span(qp, now, turn);
     const uint8_t *bytes;
     span = span < 2 ? 0 : gather_train(qp, turn, span, &bytes);
     if (span < 2) {
@@ -472,7 +483,7 @@ static enum step send_packets(struct qp *qp, struct instant now, const struct tu
     }
     struct packet packet;
     request_describe_data(qp, turn->slot, turn->index, count, &packet);
-    packet.ack_request = by_reference || asks_acknowledgement(qp, turn);
+    packet.ack_request = by_reference || asks_acknowledgement(qp, now, turn);
 
     struct fragment fragments[OUTGOING_FRAGMENT_MAX];
     struct fragment_list payload = {fragments, OUTGOING_FRAGMENT_MAX, 0};

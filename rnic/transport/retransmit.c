@@ -81,6 +81,12 @@ uint64_t retransmit_silence_ns(const struct retransmit *retransmit)
     return part_ns < SILENCE_MAX_NS ? part_ns : SILENCE_MAX_NS;
 }
 
+bool retransmit_is_silent(const struct retransmit *retransmit, struct instant now)
+{
+    uint64_t waited_ns = instant_elapsed_ns(retransmit->last_progress, now);
+    return !retransmit->is_vague && waited_ns >= retransmit_silence_ns(retransmit);
+}
+
 static uint64_t wait_ns(const struct retransmit *retransmit)
 {
     uint64_t most = most_ns(retransmit);

@@ -104,6 +104,8 @@ uint64_t retransmit_expected_ns(const struct retransmit *retransmit);
 uint64_t retransmit_probe_ns(const struct retransmit *retransmit);
 /* For so long packets may leave that ask for no answer: well within the timeout. */
 uint64_t retransmit_silence_ns(const struct retransmit *retransmit);
+/* They have left for as long, without a sign of life from the peer. */
+bool retransmit_is_silent(const struct retransmit *retransmit, struct instant now);
 /* About one round trip, for those who must not repeat a demand before it can have been met. */
 uint64_t retransmit_round_trip_ns(const struct retransmit *retransmit);
 

@@ -209,6 +209,20 @@ static void who_gives_up_soon_is_hasty(void **state)
     }
 }
 
+static void silence_is_a_quarter_of_the_wait(void **state)
+{
+    struct retransmit retransmit = fresh(8, 0); /* 1048.576 us */
+    struct instant now = {1000};
+    retransmit_sent(&retransmit, now, psn_make(0), true);
+    assert_false(retransmit_is_silent(&retransmit, instant_after(now, 262143)));
+    assert_true(retransmit_is_silent(&retransmit, instant_after(now, 262144)));
+    retransmit.is_vague = true; /* the wait has not begun */
+    assert_false(retransmit_is_silent(&retransmit, instant_after(now, 262144)));
+    retransmit = fresh(14, 7);
+    retransmit_sent(&retransmit, now, psn_make(0), true);
+    assert_true(retransmit_is_silent(&retransmit, instant_after(now, 2000000)));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -223,6 +237,7 @@ int main(void)
         cmocka_unit_test(one_late_expiry_is_not_the_end),
         cmocka_unit_test(patience_outlasts_a_busy_peer),
         cmocka_unit_test(who_gives_up_soon_is_hasty),
+        cmocka_unit_test(silence_is_a_quarter_of_the_wait),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -115,6 +115,34 @@ static void a_slow_message_is_no_loss(void **state)
     assert_int_equal(qp_current_state(s.a.qp), QP_RTS);
 }
 
+/* Nor is one that the link lets go slowly: 24 us for each packet, 64 of which are half a window. */
+static void write_by_slow_link(uint32_t run_packets)
+{
+    struct link_config link = {
+        .delay_ns = 1000, .bits_per_second = UINT64_C(100000000), .queue_limit = 16};
+    s.network.ports[0].sink.run_packets = run_packets;
+    s.a.attributes.timeout = 8;
+    s.a.attributes.retry_count = 0;
+    network_set_link(&s.network, 0, 1, &link);
+    scenario_connect(&s);
+    write_from(&s.a, 1, SCENARIO_BYTES);
+    scenario_run(&s);
+    assert_non_null(strstr(s.text, "A send 1 success\n"));
+    assert_int_equal(count(&s.a, COUNTER_TIMEOUTS), 0);
+}
+
+static void a_message_by_a_slow_link_is_no_loss(void **state)
+{
+    (void)state;
+    write_by_slow_link(0);
+}
+
+static void nor_where_its_packets_leave_in_trains(void **state)
+{
+    (void)state;
+    write_by_slow_link(64);
+}
+
 /* Nor is a response whose packets come as slowly as a peer may send: none is demanded again. */
 static void a_slow_response_is_no_loss(void **state)
 {
@@ -350,6 +378,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(one_answer_in_a_while, start, stop),
         cmocka_unit_test_setup_teardown(marked_responses_are_answered_too, start, stop),
         cmocka_unit_test_setup_teardown(a_slow_message_is_no_loss, start, stop),
+        cmocka_unit_test_setup_teardown(a_message_by_a_slow_link_is_no_loss, start, stop),
+        cmocka_unit_test_setup_teardown(nor_where_its_packets_leave_in_trains, start, stop),
         cmocka_unit_test_setup_teardown(a_slow_response_is_no_loss, start, stop),
         cmocka_unit_test_setup_teardown(messages_do_not_starve_responses, start, stop),
         cmocka_unit_test_setup_teardown(a_stranger_is_not_heard, start, stop),
