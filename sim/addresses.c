@@ -37,3 +37,9 @@ unsigned network_host_of(const struct gid *gid)
     struct gid ours = network_gid(index, !gid_is_ipv4(gid));
     return gid_equal(gid, &ours) ? index : HOST_MAX;
 }
+
+bool network_is_here(struct packet_sink *sink, const struct gid *gid)
+{
+    const struct network_port *port = (struct network_port *)sink;
+    return (port->addresses >> network_host_of(gid) & 1) != 0;
+}

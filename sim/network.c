@@ -442,20 +442,19 @@ static bool emit(struct packet_sink *sink, const struct outgoing *outgoing)
     struct network_port *port = (struct network_port *)sink;
     struct network *network = port->network;
     unsigned to = network_host_of(&outgoing->path->remote);
-    bool is_ours = (port->addresses >> network_host_of(&outgoing->path->local) & 1) != 0;
+    bool is_ours = network_is_here(sink, &outgoing->path->local);
     if (is_ours && gid_is_multicast(&outgoing->path->remote)) {
         emit_to_all(port, outgoing);
         return true;
-    }
-    if (!is_ours || to == HOST_MAX) {
+    } else if (!is_ours || to == HOST_MAX) {
         network->unroutable++;
         return true;
     }
-    if (is_too_long(&network->links[port->index][to].config, outgoing)) {
+    struct network_link *link = &network->links[port->index][to];
+    if (is_too_long(&link->config, outgoing)) {
         network->refused_too_long++;
         return true;
     }
-    struct network_link *link = &network->links[port->index][to];
     if (refuses(network, link)) {
         network->refusals++;
         port->waits_for_room = true;
@@ -544,6 +543,7 @@ void network_init(struct network *network, struct simulator *simulator, uint64_t
                      .reach = reach,
                      .withdraw = withdraw,
                      .emit_train = train_emit_singly,
+                     .is_here = network_is_here,
                      .run_packets = run_packets,
                      .run_bytes = 16 * FRAME_MAX},
             .network = network,

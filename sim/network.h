@@ -178,5 +178,7 @@ struct path network_path(unsigned from, unsigned to, bool ipv6, uint16_t source_
 enum packet_refusal network_parse(const struct frame *frame, struct packet *ret_packet);
 /* HOST_MAX if it is nobody's. */
 unsigned network_host_of(const struct gid *gid);
+/* As a packet_sink's is_here. */
+bool network_is_here(struct packet_sink *sink, const struct gid *gid);
 
 #endif

@@ -176,11 +176,12 @@ void multicast_forget(struct multicast *multicast, struct qp *qp)
 }
 
 /* Its own datagram comes back to a sender that is attached, unless it asked not to be told what it
- * knows. */
+ * knows. Another host may have the same number. */
 static bool is_own(const struct qp *qp, const struct arrival *arrival, const struct packet *packet)
 {
-    return qpn_equal(packet->source, qp->number) &&
-           gid_equal(&arrival->path.remote, &qp->rare.multicast_source);
+    struct packet_sink *sink = qp->environment->sink;
+    return qpn_equal(packet->source, qp->number) && sink->is_here != NULL &&
+           sink->is_here(sink, &arrival->path.remote);
 }
 
 /* Each member's Q_Key, state and receives are its own: one that drops the datagram does not keep

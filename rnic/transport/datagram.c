@@ -47,9 +47,6 @@ enum step datagram_transmit(struct qp *qp)
     if (step != STEP_SENT) {
         return step;
     }
-    if (qpn_equal(packet.destination, QPN_MULTICAST)) {
-        qp->rare.multicast_source = target->path.local;
-    }
     requester->frontier = psn_next(requester->frontier);
     requester->unacked = requester->cursor = requester->frontier;
     requester->position++;

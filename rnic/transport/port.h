@@ -83,6 +83,8 @@ struct packet_sink {
                           struct instant until);
     void (*revoke)(struct packet_sink *sink, const uint8_t *bytes, uint64_t length,
                    struct instant until);
+    /* Whether packets leave this host from that address. NULL: it is not known. */
+    bool (*is_here)(struct packet_sink *sink, const struct gid *address);
 };
 
 #endif

@@ -97,10 +97,7 @@ struct qp {
             uint64_t executed;            /* PSNs before the expected one, which wraps */
             struct deputy deputy;
         };
-        struct {                         /* of UD */
-            struct gid multicast_source; /* of its latest datagram to a group */
-            uint32_t multicast_groups;   /* that it is attached to; the device's */
-        };
+        uint32_t multicast_groups; /* of UD: that it is attached to; the device's */
     } rare;
 };
 

@@ -129,6 +129,30 @@ static void own_copy_blocked(void **state)
                      "A receive 3 success length=140\n");
 }
 
+/* A datagram is its own by whichever of the host's addresses it went, and when they take turns. */
+static void own_copy_blocked_by_each_address(void **state)
+{
+    (void)state;
+    struct gid *source = &s.a.attributes.path.local, first = *source;
+    network_share(&s.network, s.a.host->index, s.b.host->index);
+    qp_block_own_multicast(s.a.qp);
+    attach(&s.a, s.a.qp);
+    scenario_receive(&s.a, 1, 140);
+    post(&s.a, (struct work){.id = 1});
+    *source = s.b.attributes.path.local;
+    post(&s.a, (struct work){.id = 2});
+    *source = first;
+    scenario_run(&s);
+    expect_trace(&s, "A>A UD_SEND_ONLY psn=7\n"
+                     "A>B UD_SEND_ONLY psn=7\n"
+                     "A>A UD_SEND_ONLY psn=8\n"
+                     "A>B UD_SEND_ONLY psn=8\n"
+                     "A send 1 success\n"
+                     "A send 2 success\n"
+                     "B drops no_group\n"
+                     "B drops no_group\n");
+}
+
 /* Another Q_Key is another application's traffic. */
 static void wrong_qkey(void **state)
 {
@@ -198,6 +222,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(reaches_each, start, stop),
         cmocka_unit_test_setup_teardown(own_copy, start, stop),
         cmocka_unit_test_setup_teardown(own_copy_blocked, start, stop),
+        cmocka_unit_test_setup_teardown(own_copy_blocked_by_each_address, start, stop),
         cmocka_unit_test_setup_teardown(wrong_qkey, start, stop),
         cmocka_unit_test_setup_teardown(detached, start, stop),
         cmocka_unit_test_setup_teardown(bounded, start, stop),

@@ -65,6 +65,12 @@ static void give_spare(struct same_host *same_host)
     }
 }
 
+static bool is_here(struct packet_sink *sink, const struct gid *address)
+{
+    struct same_host *same_host = CONTAINER_OF(sink, struct same_host, sink);
+    return near_addresses_have(&same_host->near, address);
+}
+
 enum status same_host_create(const struct same_host_config *config,
                              struct same_host **ret_same_host)
 {
@@ -80,6 +86,7 @@ enum status same_host_create(const struct same_host_config *config,
                                            .withdraw = withdraw,
                                            .responds_with = same_host_responds_with,
                                            .revoke = same_host_revoke,
+                                           .is_here = is_here,
                                            .run_packets = config->otherwise->run_packets,
                                            .run_bytes = config->otherwise->run_bytes};
     same_host->otherwise = config->otherwise;
