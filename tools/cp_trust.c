@@ -49,6 +49,11 @@ int cp_take_trust(struct cp *cp, char **names, int count)
         command_error(cp->command, "%s", why);
         return EXIT_SETUP;
     }
+    const char *doubt =
+        cp->certificates.context != NULL ? certificates_doubt(&cp->certificates) : NULL;
+    if (doubt != NULL) {
+        command_error(cp->command, "note: %s: %s", options->certificates.certificate, doubt);
+    }
     return EXIT_DONE;
 }
 

@@ -75,6 +75,11 @@ bool serve_load_trust(struct serve *serve)
         command_error(serve->command, "%s", why);
         return false;
     }
+    const char *doubt =
+        files->certificate != NULL ? certificates_doubt(&serve->certificates) : NULL;
+    if (doubt != NULL) {
+        command_error(serve->command, "note: %s: %s", files->certificate, doubt);
+    }
     return load_keys(serve) && !is_given_away(serve, "--keys", serve->options.keys) &&
            !is_given_away(serve, "--certificate-key", files->key) &&
            !is_given_away(serve, "--client-ca", files->authorities);

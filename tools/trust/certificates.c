@@ -22,18 +22,22 @@ static bool explain(const char *path, const char *what, char ret_why[CERTIFICATE
 {
     unsigned long first = ERR_get_error();
     const char *text = ERR_reason_error_string(first);
-    bool is_absent = first == 0, has_passphrase = false, is_other = false;
+    bool is_absent = first == 0, has_passphrase = false, is_other = false, is_mute = false;
     for (unsigned long error = first; error != 0; error = ERR_get_error()) {
         int reason = ERR_GET_REASON(error);
         is_absent |= ERR_GET_LIB(error) == ERR_LIB_PEM && reason == PEM_R_NO_START_LINE;
         is_absent |= ERR_GET_LIB(error) == ERR_LIB_OSSL_DECODER && reason == ERR_R_UNSUPPORTED;
         has_passphrase |= ERR_GET_LIB(error) == ERR_LIB_PEM && reason == PEM_R_BAD_PASSWORD_READ;
         is_other |= ERR_GET_LIB(error) == ERR_LIB_X509 && reason == X509_R_KEY_VALUES_MISMATCH;
+        is_other |= ERR_GET_LIB(error) == ERR_LIB_SSL && reason == SSL_R_NO_CERTIFICATE_ASSIGNED;
+        is_mute |= ERR_GET_LIB(error) == ERR_LIB_SSL && reason == SSL_R_UNKNOWN_CERTIFICATE_TYPE;
     }
     if (has_passphrase) {
         text = "it has a passphrase, for which nobody is asked: give one without";
     } else if (is_other) {
-        text = "it is not the key of this certificate";
+        text = "it is not the key of this certificate"; /* of its kind, or of any */
+    } else if (is_mute) {
+        text = "a key of its kind signs nothing";
     }
     if (is_absent || text == NULL) {
         snprintf(ret_why, CERTIFICATES_WHY_LENGTH, "%s: there is no %s in PEM in it", path, what);
@@ -130,6 +134,18 @@ bool certificates_load(const struct certificate_files *files, bool is_server,
     }
     ret_certificates->demand = is_server && files->authorities != NULL;
     return true;
+}
+
+const char *certificates_doubt(const struct certificates *certificates)
+{
+    const X509 *own = SSL_CTX_get0_certificate(certificates->context);
+    if (own != NULL && X509_cmp_current_time(X509_get0_notAfter(own)) < 0) {
+        return "it has expired, so nobody believes it";
+    }
+    if (own != NULL && X509_cmp_current_time(X509_get0_notBefore(own)) > 0) {
+        return "its time has not begun, so nobody believes it yet";
+    }
+    return NULL;
 }
 
 void certificates_free(struct certificates *certificates)

@@ -26,6 +26,8 @@ struct certificates {
 bool certificates_load(const struct certificate_files *files, bool is_server,
                        struct certificates *ret_certificates,
                        char ret_why[CERTIFICATES_WHY_LENGTH]);
+/* NULL, or why nobody believes what this side shows, though it can be loaded. */
+const char *certificates_doubt(const struct certificates *certificates);
 /* Guards may go on with them. */
 void certificates_free(struct certificates *certificates);
 

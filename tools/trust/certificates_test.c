@@ -39,19 +39,32 @@ static void add_extension(X509 *certificate, int kind, const char *value)
     X509_EXTENSION_free(extension);
 }
 
+static void write_key(const char *name, EVP_PKEY *key)
+{
+    char path[64];
+    snprintf(path, sizeof(path), "%s.key", name);
+    umask(077);
+    FILE *file = fopen(path, "w");
+    assert_int_equal(PEM_write_PrivateKey(file, key, NULL, NULL, 0, NULL, NULL), 1);
+    fclose(file);
+}
+
 /* NAME.pem and NAME.key, of the issuer or of itself; it holds for an hour from `from_s` on. */
 static struct issuer make(const char *name, const char *common_name, const char *hosts,
                           const struct issuer *issuer, long from_s)
 {
+    static long serial = 0x1000;
     char path[64];
     struct issuer made = {X509_new(), EVP_EC_gen("P-256")};
     X509_NAME *subject = X509_get_subject_name(made.certificate);
     X509_set_version(made.certificate, 2);
-    ASN1_INTEGER_set(X509_get_serialNumber(made.certificate), rand());
+    ASN1_INTEGER_set(X509_get_serialNumber(made.certificate), ++serial);
     X509_gmtime_adj(X509_getm_notBefore(made.certificate), from_s - 60);
     X509_gmtime_adj(X509_getm_notAfter(made.certificate), from_s + HOUR_S);
-    X509_NAME_add_entry_by_txt(subject, "CN", MBSTRING_UTF8, (const unsigned char *)common_name, -1,
-                               -1, 0);
+    if (common_name != NULL) {
+        X509_NAME_add_entry_by_txt(subject, "CN", MBSTRING_UTF8, (const unsigned char *)common_name,
+                                   -1, -1, 0);
+    }
     X509_set_issuer_name(made.certificate,
                          issuer != NULL ? X509_get_subject_name(issuer->certificate) : subject);
     X509_set_pubkey(made.certificate, made.key);
@@ -67,11 +80,7 @@ static struct issuer make(const char *name, const char *common_name, const char 
     FILE *file = fopen(path, "w");
     assert_int_equal(PEM_write_X509(file, made.certificate), 1);
     fclose(file);
-    snprintf(path, sizeof(path), "%s.key", name);
-    umask(077);
-    file = fopen(path, "w");
-    assert_int_equal(PEM_write_PrivateKey(file, made.key, NULL, NULL, 0, NULL, NULL), 1);
-    fclose(file);
+    write_key(name, made.key);
     return made;
 }
 
@@ -96,6 +105,10 @@ static int setup(void **state)
     let_go(make("old", "old", hosts, &ca, -2 * HOUR_S));
     let_go(make("client", "a laptop\n of \xc3\xa9", NULL, &ca, 0));
     let_go(make("stranger", "laptop", NULL, &other, 0));
+    let_go(make("mailed", NULL, "IP:192.0.2.1,email:me@home.example,DNS:laptop", &ca, 0));
+    let_go(make("placed", NULL, "URI:spiffe://home/laptop", &ca, 0));
+    let_go(make("numbered", NULL, "IP:192.0.2.1", &ca, 0));
+    let_go(make("young", "young", hosts, &ca, 2 * HOUR_S));
     let_go(ca);
     let_go(other);
     return 0;
@@ -199,6 +212,9 @@ static void a_client_is_believed_by_its_certificate(void **state)
         const char *why;
     } cases[] = {
         {"client", "CN=a?laptop??of???", ""},
+        {"mailed", "email=me@home.example", ""},
+        {"placed", "URI=spiffe???home?laptop", ""},
+        {"numbered", "serial=100A", ""},
         {"stranger", NULL, "its certificate: certificate signature failure"},
         {NULL, NULL, "it has neither a key nor a certificate"},
     };
@@ -295,6 +311,29 @@ static void close_with_passphrase(const char *name)
     let_go(made);
 }
 
+static void what_nobody_will_believe_is_told_to_its_owner(void **state)
+{
+    static const struct {
+        const char *own, *doubt;
+    } cases[] = {{"server", NULL},
+                 {NULL, NULL},
+                 {"old", "it has expired, so nobody believes it"},
+                 {"young", "its time has not begun, so nobody believes it yet"}};
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct certificates loaded = load(false, cases[i].own, "ca.pem");
+        const char *doubt = certificates_doubt(&loaded);
+        assert_string_equal(doubt != NULL ? doubt : "",
+                            cases[i].doubt != NULL ? cases[i].doubt : "");
+        certificates_free(&loaded);
+    }
+}
+
+static void make_key(const char *name, EVP_PKEY *key)
+{
+    write_key(name, key);
+    EVP_PKEY_free(key);
+}
+
 static void what_is_wrong_with_a_file_is_said(void **state)
 {
     static const struct {
@@ -305,6 +344,8 @@ static void what_is_wrong_with_a_file_is_said(void **state)
         {{"server.pem", "nowhere", NULL}, "nowhere: No such file"},
         {{"server.key", "server.key", NULL}, "server.key: there is no certificate in PEM in it"},
         {{"server.pem", "client.key", NULL}, "client.key: it is not the key of this certificate"},
+        {{"server.pem", "rsa.key", NULL}, "rsa.key: it is not the key of this certificate"},
+        {{"server.pem", "x25519.key", NULL}, "x25519.key: a key of its kind signs nothing"},
         {{"server.pem", "closed.pem", NULL}, "closed.pem: there is no private key in PEM in it"},
         {{"server.pem", "closed.key", NULL}, "closed.key: it has a passphrase"},
         {{"server.pem", "open.key", NULL}, "open.key: others may read or write it"},
@@ -312,6 +353,8 @@ static void what_is_wrong_with_a_file_is_said(void **state)
         {{"server.pem", "server.key", "server.key"}, "server.key: "},
     };
     let_go(make("open", "open", NULL, NULL, 0));
+    make_key("rsa", EVP_RSA_gen(2048));
+    make_key("x25519", EVP_PKEY_Q_keygen(NULL, NULL, "X25519"));
     close_with_passphrase("closed");
     assert_int_equal(chmod("open.key", 0644), 0);
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
@@ -376,6 +419,7 @@ int main(void)
         cmocka_unit_test(a_client_with_a_key_believes_no_certificate),
         cmocka_unit_test(what_is_proven_is_of_its_connection),
         cmocka_unit_test(what_is_wrong_with_a_file_is_said),
+        cmocka_unit_test(what_nobody_will_believe_is_told_to_its_owner),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -171,17 +171,54 @@ static enum guard_state explain(struct guard *guard)
     }
 }
 
-/* For a log: other characters than those of keys' names are not shown. */
+#define NAME_LENGTH (SECRET_NAME_MAX + 1)
+
+/* The first name that is one of a person, a host or a program; NULL: there is none. */
+static const char *find_alternative(X509 *certificate, char ret_text[NAME_LENGTH])
+{
+    static const char *const kinds[] = {
+        [GEN_EMAIL] = "email=", [GEN_DNS] = "DNS=", [GEN_URI] = "URI="};
+    GENERAL_NAMES *names = X509_get_ext_d2i(certificate, NID_subject_alt_name, NULL, NULL);
+    const char *kind = NULL;
+    for (int i = 0; i < sk_GENERAL_NAME_num(names) && kind == NULL; i++) {
+        const GENERAL_NAME *name = sk_GENERAL_NAME_value(names, i);
+        kind = name->type >= 0 && name->type <= GEN_URI ? kinds[name->type] : NULL;
+        if (kind != NULL) {
+            snprintf(ret_text, NAME_LENGTH, "%.*s", ASN1_STRING_length(name->d.ia5),
+                     (const char *)ASN1_STRING_get0_data(name->d.ia5));
+        }
+    }
+    GENERAL_NAMES_free(names);
+    return kind;
+}
+
+static const char *take_serial(X509 *certificate, char ret_text[NAME_LENGTH])
+{
+    BIGNUM *number = ASN1_INTEGER_to_BN(X509_get0_serialNumber(certificate), NULL);
+    char *digits = number != NULL ? BN_bn2hex(number) : NULL;
+    snprintf(ret_text, NAME_LENGTH, "%s", digits != NULL ? digits : "");
+    OPENSSL_free(digits);
+    BN_free(number);
+    return "serial=";
+}
+
+/* For a log, and to count by: other characters than those of keys' names are not shown. Many a
+ * certificate has no common name, and without any all of those would be one client. */
 static void take_name(struct guard *guard, X509 *certificate)
 {
-    char text[SECRET_NAME_MAX - 2] = "", one[2] = "";
-    X509_NAME_get_text_by_NID(X509_get_subject_name(certificate), NID_commonName, text,
-                              sizeof(text));
+    char text[NAME_LENGTH] = "", one[2] = "";
+    const char *kind = "CN=";
+    if (X509_NAME_get_text_by_NID(X509_get_subject_name(certificate), NID_commonName, text,
+                                  sizeof(text)) <= 0) {
+        kind = find_alternative(certificate, text);
+        kind = kind != NULL ? kind : take_serial(certificate, text);
+    }
     for (char *at = text; *at != 0; at++) {
         one[0] = *at;
         *at = secret_name_is_valid(one) ? *at : '?';
     }
-    snprintf(guard->name, sizeof(guard->name), "CN=%s", text);
+    snprintf(guard->name, sizeof(guard->name), "%s%.*s", kind,
+             (int)(SECRET_NAME_MAX - strlen(kind)), text);
 }
 
 /* TLS has looked at what there was; what there has to be is for us to know. */
