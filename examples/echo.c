@@ -1,7 +1,7 @@
 /* Echo over rdma_cm: the client sends messages of growing length, the server sends each back.
  *
  *     echo server [ADDRESS]      prints the address it listens on
- *     echo client ADDRESS [COUNT]
+ *     echo client ADDRESS [COUNT]     COUNT is 100, or 1 at least
  *
  * The server ends when its first client has gone. */
 #include <string.h>
@@ -84,9 +84,10 @@ static void client_received(struct weir_connection *connection, const void *byte
 
 int main(int argc, char **argv)
 {
-    struct state state = {.count = argc > 3 ? (unsigned)atoi(argv[3]) : 100};
+    int count = argc > 3 ? atoi(argv[3]) : 100;
+    struct state state = {.count = (unsigned)count};
     bool is_server = argc > 1 && strcmp(argv[1], "server") == 0;
-    if (!is_server && (argc < 3 || strcmp(argv[1], "client") != 0)) {
+    if (!is_server && (argc < 3 || strcmp(argv[1], "client") != 0 || count < 1)) {
         fprintf(stderr, "usage: echo server [ADDRESS] | echo client ADDRESS [COUNT]\n");
         return 2;
     }

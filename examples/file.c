@@ -6,7 +6,8 @@
  *     file server DIRECTORY [ADDRESS]    prints the address it listens on; takes one file
  *     file client ADDRESS FILE
  *
- * Only the file's basename travels, and nothing is overwritten. */
+ * Only the file's basename travels, nothing is overwritten, and what has not come whole is removed.
+ */
 #include <errno.h>
 #include <fcntl.h>
 #include <libgen.h>
@@ -23,9 +24,9 @@ struct state {
     struct example example;
     struct weir_memory *slots;
     struct weir_remote remote; /* client: the server's slots */
-    const char *directory;
     char name[NAME_LENGTH_MAX + 1];
-    int fd;
+    int fd, directory;
+    bool is_begun; /* server: the file is there */
     bool has_ended, is_complete;
     unsigned long long total;
 };
@@ -54,14 +55,14 @@ static void server_received(struct weir_connection *connection, const void *byte
         weir_abort(connection, "that is no file name");
         return;
     }
-    char path[4096];
     memcpy(state->name, bytes, length);
-    snprintf(path, sizeof(path), "%s/%s", state->directory, state->name);
-    state->fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    state->fd =
+        openat(state->directory, state->name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (state->fd < 0) {
         weir_abort(connection, strerror(errno));
         return;
     }
+    state->is_begun = true;
     state->slots = example_memory_for(connection, SLOTS * SLOT_SIZE, WEIR_REMOTE_WRITE);
     uint8_t region[WEIR_REMOTE_LENGTH];
     struct weir_remote remote = weir_memory_remote(state->slots);
@@ -170,9 +171,13 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: file server DIRECTORY [ADDRESS] | file client ADDRESS FILE\n");
         return 2;
     }
-    struct state state = {.fd = -1, .directory = argv[2]};
+    struct state state = {.fd = -1};
     example_open(&state.example);
     if (is_server) {
+        state.directory = open(argv[2], O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        if (state.directory < 0) {
+            example_fail(argv[2], strerror(errno));
+        }
         example_listen(&state.example, argv[3], NULL, accepted, &state);
     } else {
         struct weir_handler handler = {client_opened, client_received, NULL, closed};
@@ -185,6 +190,9 @@ int main(int argc, char **argv)
         example_connect(&state.example, argv[2], NULL, &handler, &state);
     }
     example_run(&state.example);
+    if (state.is_begun && !state.is_complete) {
+        unlinkat(state.directory, state.name, 0);
+    }
     printf("%s: %llu bytes%s%s\n", state.name, state.total, state.is_complete ? "" : ": ",
            state.is_complete ? "" : state.example.reason.message);
     weir_memory_deregister(state.slots);

@@ -67,8 +67,36 @@ file)
         exit 1
     fi
     [ ! -s "$scratch/out/data.0" ]
+    # Half a file does not stay: of a client that is killed, or where the disk takes no more.
+    mkfifo "$scratch/in/half"
+    start "$programs/file" server "$scratch/out" "$host:0"
+    "$programs/file" client "$address" "$scratch/in/half" &
+    client=$!
+    exec 4>"$scratch/in/half"
+    head -c 300000 /dev/zero >&4
+    while [ ! -s "$scratch/out/half" ] && kill -0 $client; do sleep 0.02; done
+    kill -9 $client
+    exec 4>&-
+    if finish; then
+        echo "the server saw no error" >&2
+        exit 1
+    fi
+    [ ! -e "$scratch/out/half" ]
+    rm "$scratch/out/data.9000001"
+    start sh -c 'ulimit -f 8000; trap "" XFSZ; exec "$@"' sh "$programs/file" server "$scratch/out" "$host:0"
+    if "$programs/file" client "$address" "$scratch/in/data.9000001" >"$scratch/said" || finish; then
+        echo "a file was whole on a full disk" >&2
+        exit 1
+    fi
+    grep -q 'File too large' "$scratch/said"
     ;;
 *)
+    # What is no count is wrong usage, not another count.
+    for count in 0 -1 many; do
+        [ "$name" = echo ] || continue
+        if "$programs/echo" client "$host:1" $count 2>"$scratch/said"; then exit 1; fi
+        grep -q usage "$scratch/said"
+    done
     start "$programs/$name" server "$host:0"
     "$programs/$name" client "$address"
     finish
