@@ -338,21 +338,30 @@ static void a_word_that_is_mistyped_is_not_taken_for_none(void **state)
 
 static int report_nowhere(void)
 {
-    char line[128] = "";
-    struct engine *engine;
-    FILE *said = tmpfile();
-    setenv("WEIR_STATISTICS", "/nowhere/at/all", 1);
-    if (said == NULL || dup2(fileno(said), STDERR_FILENO) < 0 ||
-        loop_acquire(&engine) != STATUS_OK) {
-        return 1;
+    static const struct {
+        const char *path, *words;
+    } cases[] = {
+        {"/nowhere/at/all", "weir: WEIR_STATISTICS: /nowhere/at/all: No such file or directory\n"},
+        {"/dev/full", "weir: WEIR_STATISTICS: /dev/full: No space left on device\n"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char line[128] = "";
+        struct engine *engine;
+        FILE *said = tmpfile();
+        setenv("WEIR_STATISTICS", cases[i].path, 1);
+        if (said == NULL || dup2(fileno(said), STDERR_FILENO) < 0 ||
+            loop_acquire(&engine) != STATUS_OK) {
+            return 1;
+        }
+        loop_release(engine);
+        rewind(said);
+        bool told = fgets(line, sizeof line, said) != NULL && strcmp(line, cases[i].words) == 0;
+        fclose(said);
+        if (!told) {
+            return 2;
+        }
     }
-    loop_release(engine);
-    rewind(said);
-    bool told =
-        fgets(line, sizeof line, said) != NULL &&
-        strcmp(line, "weir: WEIR_STATISTICS: /nowhere/at/all: No such file or directory\n") == 0;
-    fclose(said);
-    return told ? 0 : 2;
+    return 0;
 }
 
 static void a_report_that_cannot_be_written_is_told(void **state)

@@ -142,6 +142,11 @@ static void print(void *context, const char *name, uint64_t value)
     }
 }
 
+static void say_untold(const char *path)
+{
+    dprintf(STDERR_FILENO, "weir: WEIR_STATISTICS: %s: %s\n", path, strerror(errno));
+}
+
 void loop_report(struct loop *loop)
 {
     const char *path = secure_getenv("WEIR_STATISTICS");
@@ -153,7 +158,7 @@ void loop_report(struct loop *loop)
                          : open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
     FILE *file = descriptor >= 0 ? fdopen(descriptor, "a") : NULL;
     if (file == NULL) {
-        dprintf(STDERR_FILENO, "weir: WEIR_STATISTICS: %s: %s\n", path, strerror(errno));
+        say_untold(path);
         return;
     }
     fprintf(file, "# weir statistics of process %ld (%s)\n", (long)getpid(),
@@ -165,5 +170,7 @@ void loop_report(struct loop *loop)
     if (udp_message(loop->steering.udp)[0] != '\0') {
         fprintf(file, "# %s\n", udp_message(loop->steering.udp));
     }
-    fclose(file);
+    if (fclose(file) != 0) { /* what it held is written now */
+        say_untold(path);
+    }
 }
