@@ -264,12 +264,21 @@ static void print_intro(struct bench *bench, const json_t *server)
     fflush(stdout); /* the first figures may take long */
 }
 
+/* What there is no whole page for. */
+static void drop_page(const struct bench *bench)
+{
+    if (bench->page_is_new) {
+        unlink(bench->html);
+    }
+}
+
 static bool report(struct bench *bench, json_t *server, const char *address)
 {
     json_t *document = describe_all(bench, server, address);
     bool is_good = bench->html == NULL || page_write(bench->html, document);
     if (!is_good) {
         control_error(&bench->error, WEIR_SYSTEM, "%s: %s", bench->html, strerror(errno));
+        drop_page(bench);
     }
     if (bench->is_json) {
         output_json(json_incref(document));
@@ -302,9 +311,7 @@ static bool give_results(struct bench *bench, json_t *server, const char *addres
     if (json_array_size(bench->results) > 0) {
         return report(bench, server, address);
     }
-    if (bench->page_is_new) {
-        unlink(bench->html);
-    }
+    drop_page(bench);
     return true;
 }
 

@@ -6,12 +6,15 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <errno.h>
 #include <math.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
@@ -213,6 +216,44 @@ static void test_nothing_in_a_string_ends_the_script(void **state)
     json_decref(object);
 }
 
+static size_t read_page(char ret_text[65536])
+{
+    FILE *file = fopen("page.html", "r");
+    size_t length = fread(ret_text, 1, 65535, file);
+    ret_text[length] = '\0';
+    fclose(file);
+    return length;
+}
+
+static void test_a_page_without_room_leaves_the_one_before(void **state)
+{
+    char folder[] = "/tmp/weir-page-XXXXXX", text[65536];
+    const struct rlimit little = {1000, RLIM_INFINITY}, none = {RLIM_INFINITY, RLIM_INFINITY};
+    json_t *document = json_pack("{s:s}", "format", "weir-bench-1");
+    assert_true(mkdtemp(folder) != NULL && chdir(folder) == 0);
+    signal(SIGXFSZ, SIG_IGN);
+    FILE *before = fopen("page.html", "w");
+    fputs("of before", before);
+    fclose(before);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &little), 0);
+    assert_false(page_write("page.html", document));
+    assert_int_equal(errno, EFBIG);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &none), 0);
+    read_page(text);
+    assert_string_equal(text, "of before");
+    before = fopen("page.html", "a"); /* longer than the page */
+    assert_int_equal(ftruncate(fileno(before), 1 << 20), 0);
+    fclose(before);
+    assert_true(page_write("page.html", document));
+    size_t length = read_page(text);
+    assert_true(length < 65535 && strstr(text, "weir-bench-1") != NULL);
+    assert_string_equal(text + length - 8, "</html>\n");
+    assert_false(page_write("/dev/full", document));
+    assert_int_equal(errno, ENOSPC);
+    json_decref(document);
+    assert_true(unlink("page.html") == 0 && rmdir(folder) == 0);
+}
+
 static void test_both_ends_send_other_bytes(void **state)
 {
     uint8_t bytes[256];
@@ -340,6 +381,7 @@ int main(void)
         cmocka_unit_test(test_both_ways_is_the_sum),
         cmocka_unit_test(test_numbers_for_people),
         cmocka_unit_test(test_nothing_in_a_string_ends_the_script),
+        cmocka_unit_test(test_a_page_without_room_leaves_the_one_before),
         cmocka_unit_test(test_both_ends_send_other_bytes),
         cmocka_unit_test(test_a_silent_client_is_given_up),
         cmocka_unit_test(test_a_dead_host_is_noticed),
