@@ -191,6 +191,8 @@ void refusal_of_send(struct ibv_qp *ibv, const struct ibv_send_wr *wr)
     } else if (length > limits_now()->max_message ||
                (atomic && limits_now()->atomics == IBV_ATOMIC_NONE)) {
         return; /* a limit, of which was warned */
+    } else if (ibv->qp_type == IBV_QPT_UD && wr->wr.ud.ah == NULL) {
+        SAY("wr.ud.ah is NULL, and a datagram goes where an address handle says (ibv_create_ah)");
     } else {
         SAY("opcode %d, its flags (0x%x) or its fields are not for this kind of queue pair",
             (int)wr->opcode, wr->send_flags);

@@ -57,6 +57,7 @@ grh.sgid_index is 200, and port 1 has no such GID
 ah_attr.is_global is 0 and dlid 0 is nobody
 EOF
         ;;
+    wrong-call-datagram) echo "wr.ud.ah is NULL, and a datagram goes where an address handle says" ;;
     unanswered) echo "its peer (127.0.0.1, QP 0x" ;;
     wrong-access-qp) echo "a peer's RDMA READ (127.0.0.1, QP 0x" ;;
     esac
@@ -70,6 +71,7 @@ for program in "$@"; do
     unpolled*) expected=unpolled ;;
     dead-key*) expected=dead-key ;;
     wrong-access*) expected=wrong-access ;;
+    wrong-call*) expected=wrong-call ;;
     limit*) expected=limit ;;
     *) expected=$name ;;
     esac
