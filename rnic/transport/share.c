@@ -14,7 +14,8 @@
 #define LOSSY_NS       UINT64_C(1000000000)
 #define SHORT_WAY_NS   UINT64_C(100000) /* with what processors and their batches add */
 #define LONG_WAY_NS    UINT64_C(1000000)
-#define LOSSES_MOST    10u /* of so many packets one is lost */
+#define TELLING        (64u << 10) /* bytes */
+#define LOSSES_MOST    10u         /* of so many packets one is lost */
 
 /* A crowded way: a short one with a shallow queue, in which so much waits and is lost that a TCP
  * there has a window of some segments, of which each second loss is a timeout. Whoever fills the
@@ -185,12 +186,14 @@ void share_delivered(struct share *share, struct instant now, uint32_t bytes, bo
 }
 
 /* The round trip shows no queue. A short way's shortest round trip may itself be of a queue that
- * never empties, as under many writers; so one above SHORT_WAY_NS is none. */
+ * never empties, as under many writers; so one above SHORT_WAY_NS is none. Where that queue is
+ * deep, so that the way seems to be a long one, each of the many has a small window. */
 static bool sees_no_queue(const struct share *share)
 {
-    uint64_t round_ns = share->base_ns + queue_ns(share);
-    return share->base_ns < LONG_WAY_NS ? round_ns < SHORT_WAY_NS
-                                        : queue_ns(share) < share->base_ns / 16 + SHORT_WAY_NS / 2;
+    if (share->base_ns < LONG_WAY_NS) {
+        return share->base_ns + queue_ns(share) < SHORT_WAY_NS;
+    }
+    return share->window >= TELLING && queue_ns(share) < share->base_ns / 16 + SHORT_WAY_NS / 2;
 }
 
 /* Shrinking does not help: losses go on before the window has grown back, without a queue. */

@@ -5,7 +5,7 @@
  * Losses make it shrink by about CUBIC's factor, at most once per round trip. Where they go on
  * before it has grown back, though no queue is left on the way, shrinking was not the answer: for a
  * second the way counts as one that loses by itself, and only losses with a queue, or of more than
- * one packet in eight, make the window shrink.
+ * one packet in ten, make the window shrink.
  *
  * It grows no further where the round trip says that more only stands in queues: those of the way
  * and the receiver's socket hold `queue_max` of ours at most. So a short way has a small window, a

@@ -113,6 +113,21 @@ static void losses_with_a_queue_are_ours(void **state)
     assert_in_range(share.window, LIMIT / 8, LIMIT / 2);
 }
 
+/* As of many flows that keep the queue of a short way full: each has but little under way. */
+static void losses_of_a_small_window_are_ours(void **state)
+{
+    (void)state;
+    share_init(&share, now, 1024, 32768, START, LIMIT);
+    share.threshold = 32768;
+    rounds(3, 10 * MS);
+    uint32_t before = share.window;
+    for (uint32_t i = 0; i < 3; i++) {
+        lose();
+        rounds(2, 10 * MS);
+    }
+    assert_in_range(share.window, before / 4, before / 4 * 3);
+}
+
 /* One in ten is congestion, whatever the round trip says. */
 static void many_losses_are_ours(void **state)
 {
@@ -190,6 +205,7 @@ int main(void)
         cmocka_unit_test_setup(it_is_back_at_its_peak_in_cubic_time, start),
         cmocka_unit_test_setup(losses_without_a_queue_are_the_ways, start),
         cmocka_unit_test_setup(losses_with_a_queue_are_ours, start),
+        cmocka_unit_test_setup(losses_of_a_small_window_are_ours, start),
         cmocka_unit_test_setup(many_losses_are_ours, start),
         cmocka_unit_test_setup(a_crowded_way_is_given_room, start),
         cmocka_unit_test_setup(what_is_crowded_grows_slowly, start),

@@ -234,6 +234,31 @@ static void sixteen_writers_share_one_receiver(void **state)
     assert_true(crowd_end(crowd));
 }
 
+/* Their windows hold some packets each and keep the queue full, so that nobody sees it empty: that
+ * is no long way which loses by itself, where nobody would shrink. */
+static void a_queue_that_never_empties_is_no_lossy_way(void **state)
+{
+    (void)state;
+    struct crowd_config config = lan(true);
+    config.flows = CROWD_FLOWS_MAX;
+    config.tcp_flows = 1;
+    config.depth = 16;
+    config.mtu = PATH_MTU_1024;
+    config.link.bits_per_second = UINT64_C(1000000000);
+    config.link.delay_ns = 20000;
+    config.link.queue_bytes = 250000;
+    struct crowd *crowd = crowd_make(&config);
+    (void)crowd_run(crowd, 2000);
+    uint64_t rate = crowd_run(crowd, 2000);
+    uint64_t tcp = crowd_tcp_done(crowd, 0);
+    printf("32 to 1 and TCP: %llu MB/s, fairness %llu%%, TCP %.1f MB/s\n",
+           (unsigned long long)rate / 1000, (unsigned long long)crowd_fairness(crowd),
+           (double)tcp / 2e6);
+    assert_true(crowd_fairness(crowd) >= 90);
+    assert_true(tcp * CROWD_FLOWS_MAX * 2 > rate * 2000);
+    assert_true(crowd_end(crowd));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -246,6 +271,7 @@ int main(void)
         cmocka_unit_test(reordering_is_not_loss),
         cmocka_unit_test(a_link_is_shared_with_tcp),
         cmocka_unit_test(sixteen_writers_share_one_receiver),
+        cmocka_unit_test(a_queue_that_never_empties_is_no_lossy_way),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
