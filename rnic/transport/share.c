@@ -165,6 +165,7 @@ static uint32_t cube_root(uint64_t value)
 void share_delivered(struct share *share, struct instant now, uint32_t bytes, bool busy)
 {
     share->round_delivered += bytes;
+    share->silent &= bytes == 0;
     count(share, bytes, false);
     bool settling = instant_elapsed_ns(share->shrunk, now) < share->base_ns + queue_ns(share);
     if (!busy || settling || queues_are_full(share)) {
@@ -248,7 +249,10 @@ void share_lost(struct share *share, struct instant now, uint32_t bytes, struct 
 
 void share_timed_out(struct share *share, struct instant now)
 {
-    shrink(share, now);
+    if (!share->silent) {
+        shrink(share, now);
+    }
+    share->silent = true;
     share->window = share->least;
     share->answered = now;
 }

@@ -32,6 +32,7 @@ struct share {
     uint32_t friendly; /* what a Reno of the same loss would have */
     uint32_t climb_ms; /* until the peak is reached again */
     struct instant shrunk;
+    bool silent; /* nothing has come since it timed out */
 
     struct instant lossy_until; /* the way is known to lose by itself */
     struct instant answered;    /* losses of what left before are one, and answered */

@@ -195,6 +195,21 @@ static void silence_shrinks_it_to_the_least(void **state)
     assert_in_range(share.window, 4096, 16384);
 }
 
+/* The timer expires again and again until the way is there again. */
+static void a_long_silence_shrinks_it_once(void **state)
+{
+    (void)state;
+    rounds(2, 10 * MS);
+    uint32_t before = share.window;
+    for (uint32_t i = 0; i < 5; i++) {
+        now.ns += 100 * MS;
+        share_timed_out(&share, now);
+        assert_int_equal(share.window, 2048);
+    }
+    rounds(12, 10 * MS);
+    assert_in_range(share.window, before / 2, before);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -210,6 +225,7 @@ int main(void)
         cmocka_unit_test_setup(a_crowded_way_is_given_room, start),
         cmocka_unit_test_setup(what_is_crowded_grows_slowly, start),
         cmocka_unit_test_setup(silence_shrinks_it_to_the_least, start),
+        cmocka_unit_test_setup(a_long_silence_shrinks_it_once, start),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
