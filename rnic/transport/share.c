@@ -50,6 +50,7 @@ void share_init(struct share *share, struct instant now, uint32_t mtu, uint32_t 
         .peak = window,
         .friendly = window,
         .shrunk = now,
+        .used = now,
         .round_start = now,
         .base_start = now,
     };
@@ -162,11 +163,25 @@ static uint32_t cube_root(uint64_t value)
     return (uint32_t)root;
 }
 
+/* CUBIC's clock stands still while the window is not used. */
+static void use(struct share *share, struct instant now)
+{
+    struct instant since = instant_before(share->used, share->shrunk) ? share->shrunk : share->used;
+    uint64_t unused_ns = instant_elapsed_ns(since, now);
+    share->used = now;
+    if (unused_ns > 2 * larger(share->round_ns, share->previous_round_ns) + MILLISECOND_NS) {
+        share->shrunk = instant_after(share->shrunk, unused_ns);
+    }
+}
+
 void share_delivered(struct share *share, struct instant now, uint32_t bytes, bool busy)
 {
     share->round_delivered += bytes;
     share->silent &= bytes == 0;
     count(share, bytes, false);
+    if (busy) {
+        use(share, now);
+    }
     bool settling = instant_elapsed_ns(share->shrunk, now) < share->base_ns + queue_ns(share);
     if (!busy || settling || queues_are_full(share)) {
         return;

@@ -88,6 +88,19 @@ static void it_is_back_at_its_peak_in_cubic_time(void **state)
 }
 
 /* Again before it has grown back, and the round trip is the shortest there was. */
+static void nothing_grows_by_the_clock_while_nothing_is_sent(void **state)
+{
+    (void)state;
+    rounds(1, 10 * MS);
+    rounds(1, 12 * MS);
+    lose();
+    rounds(100, 12 * MS);
+    uint32_t before = share.window;
+    now.ns += 60000 * MS;
+    rounds(10, 12 * MS);
+    assert_in_range(share.window, before, before + 20 * 1448);
+}
+
 static void losses_without_a_queue_are_the_ways(void **state)
 {
     (void)state;
@@ -218,6 +231,7 @@ int main(void)
         cmocka_unit_test_setup(nothing_grows_that_is_not_used, start),
         cmocka_unit_test_setup(a_loss_shrinks_it_once, start),
         cmocka_unit_test_setup(it_is_back_at_its_peak_in_cubic_time, start),
+        cmocka_unit_test_setup(nothing_grows_by_the_clock_while_nothing_is_sent, start),
         cmocka_unit_test_setup(losses_without_a_queue_are_the_ways, start),
         cmocka_unit_test_setup(losses_with_a_queue_are_ours, start),
         cmocka_unit_test_setup(losses_of_a_small_window_are_ours, start),
