@@ -290,4 +290,5 @@ SHARING = [ # two of ours and the kernel's cubic, GB/s
     lambda stage, seconds: iperf3(stage, str(int(seconds) - share.ALONE_S), "-C", "cubic", "-O", str(share.ALONE_S)),
 ]
 for queue in (32, 128, 512):
-    CASES.append((f"shared link, queue of {queue} KiB: greatest of two flows and TCP over the least", "veth1500", "x", share.unevenness(queue, SHARING)))
+    CASES += [(f"shared link, queue of {queue} KiB{where}: greatest of two flows and TCP over the least", "veth1500", "x", share.unevenness(queue, SHARING, hop))
+              for where, hop in (("", True), (" in the senders' host", False))]

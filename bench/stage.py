@@ -33,12 +33,12 @@ def share_at_work(seconds):
 
 
 class Stage:
-    def __init__(self, build, scale, far=(), address="127.0.0.1"):
+    def __init__(self, build, scale, far=(), address="127.0.0.1", near=()):
         self.build, self.scale = build, scale
         self.weir, self.limits = os.path.join(build, "weir"), os.path.join(build, "bench", "limits")
         self.limits_udp = os.path.join(build, "bench", "limits_udp")
         self.limits_file = os.path.join(build, "bench", "limits_file")
-        self.far, self.address = list(far), address
+        self.far, self.address, self.near = list(far), address, list(near)
 
     def count(self, full):
         """Iterations: as many as are worth, fewer in a trial."""
@@ -47,7 +47,7 @@ class Stage:
     def client(self, command, environment=None):
         if not os.path.isabs(command[0]) and not shutil.which(command[0]):
             raise Missing(f"{command[0]} is not installed")
-        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=PATIENCE_S,
+        done = subprocess.run(self.near + command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=PATIENCE_S,
                               env={**os.environ, **(environment or {})})
         if done.returncode != 0:
             raise RuntimeError(f"{' '.join(command)}: status {done.returncode}: {done.stdout[-500:]}")
