@@ -50,6 +50,7 @@ void share_init(struct share *share, struct instant now, uint32_t mtu, uint32_t 
         .peak = window,
         .friendly = window,
         .shrunk = now,
+        .climbs_from = now,
         .used = now,
         .round_start = now,
         .base_start = now,
@@ -140,7 +141,7 @@ static bool queues_are_full(const struct share *share)
 /* C * (t - K)^3 + peak. */
 static uint64_t cubic(const struct share *share, struct instant now)
 {
-    uint64_t passed_ms = instant_elapsed_ns(share->shrunk, now) / MILLISECOND_NS;
+    uint64_t passed_ms = instant_elapsed_ns(share->climbs_from, now) / MILLISECOND_NS;
     bool above = passed_ms >= share->climb_ms;
     uint64_t d_ms = above ? passed_ms - share->climb_ms : share->climb_ms - passed_ms;
     d_ms = d_ms < CLIMB_MAX_MS ? d_ms : CLIMB_MAX_MS;
@@ -166,11 +167,12 @@ static uint32_t cube_root(uint64_t value)
 /* CUBIC's clock stands still while the window is not used. */
 static void use(struct share *share, struct instant now)
 {
-    struct instant since = instant_before(share->used, share->shrunk) ? share->shrunk : share->used;
+    struct instant *from = &share->climbs_from;
+    struct instant since = instant_before(share->used, *from) ? *from : share->used;
     uint64_t unused_ns = instant_elapsed_ns(since, now);
     share->used = now;
     if (unused_ns > 2 * larger(share->round_ns, share->previous_round_ns) + MILLISECOND_NS) {
-        share->shrunk = instant_after(share->shrunk, unused_ns);
+        *from = instant_after(*from, unused_ns);
     }
 }
 
@@ -244,7 +246,7 @@ static void shrink(struct share *share, struct instant now)
     }
     share->window = (uint32_t)larger(window, share->least);
     share->threshold = share->friendly = share->window;
-    share->shrunk = now;
+    share->shrunk = share->climbs_from = now;
     uint64_t lack = share->peak > share->window ? share->peak - share->window : 0;
     share->climb_ms = cube_root(lack * UINT64_C(2500000000) / share->segment);
 }

@@ -31,7 +31,8 @@ struct share {
     uint32_t peak;     /* likewise; less where it had not grown back: that leaves room for others */
     uint32_t friendly; /* what a Reno of the same loss would have */
     uint32_t climb_ms; /* until the peak is reached again */
-    struct instant shrunk; /* the time in which the window was not used left out */
+    struct instant shrunk;
+    struct instant climbs_from; /* likewise, the time in which the window was not used left out */
     struct instant used;
     bool silent; /* nothing has come since it timed out */
 

@@ -87,7 +87,6 @@ static void it_is_back_at_its_peak_in_cubic_time(void **state)
     assert_in_range(share.window, peak - peak / 50, peak + peak / 4);
 }
 
-/* Again before it has grown back, and the round trip is the shortest there was. */
 static void nothing_grows_by_the_clock_while_nothing_is_sent(void **state)
 {
     (void)state;
@@ -101,6 +100,22 @@ static void nothing_grows_by_the_clock_while_nothing_is_sent(void **state)
     assert_in_range(share.window, before, before + 20 * 1448);
 }
 
+/* Of messages with pauses between them: all of a window is acknowledged at once. */
+static void what_is_used_now_and_then_grows(void **state)
+{
+    (void)state;
+    rounds(1, 10 * MS);
+    rounds(1, 12 * MS);
+    lose();
+    uint32_t before = share.window;
+    for (uint32_t i = 0; i < 8; i++) {
+        now.ns += 88 * MS;
+        rounds(1, 12 * MS);
+    }
+    assert_in_range(share.window, before + 7 * 700, before + 8 * 800);
+}
+
+/* Again before it has grown back, and the round trip is the shortest there was. */
 static void losses_without_a_queue_are_the_ways(void **state)
 {
     (void)state;
@@ -232,6 +247,7 @@ int main(void)
         cmocka_unit_test_setup(a_loss_shrinks_it_once, start),
         cmocka_unit_test_setup(it_is_back_at_its_peak_in_cubic_time, start),
         cmocka_unit_test_setup(nothing_grows_by_the_clock_while_nothing_is_sent, start),
+        cmocka_unit_test_setup(what_is_used_now_and_then_grows, start),
         cmocka_unit_test_setup(losses_without_a_queue_are_the_ways, start),
         cmocka_unit_test_setup(losses_with_a_queue_are_ours, start),
         cmocka_unit_test_setup(losses_of_a_small_window_are_ours, start),
