@@ -253,14 +253,19 @@ static uint32_t unasked_max(const struct qp *qp)
     return window_packets(qp) / (often ? 4 : 2);
 }
 
+/* Asked of few packets. */
+static SELDOM bool is_silent(const struct qp *qp, struct instant now)
+{
+    return retransmit_is_silent(&qp->retransmit, now);
+}
+
 /* Nothing under way has asked, and soon our own silence would look like a loss: the link lets
  * packets go slowly, or this process gets no processor. */
-static SELDOM bool is_slow_to_ask(const struct qp *qp, struct instant now)
+static bool is_slow_to_ask(const struct qp *qp, struct instant now)
 {
     const struct requester *requester = &qp->requester;
     int32_t under_way = psn_distance(requester->unacked, requester->cursor);
-    return under_way > 0 && requester->unrequested >= (uint32_t)under_way &&
-           retransmit_is_silent(&qp->retransmit, now);
+    return under_way > 0 && requester->unrequested >= (uint32_t)under_way && is_silent(qp, now);
 }
 
 /* Whether a packet asks for an acknowledgement: what is sent again, at the end of a message, when
