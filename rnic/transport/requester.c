@@ -253,19 +253,24 @@ static uint32_t unasked_max(const struct qp *qp)
     return window_packets(qp) / (often ? 4 : 2);
 }
 
+/* Something is under way, and nothing of it has asked. */
+static bool none_has_asked(const struct requester *requester)
+{
+    int32_t under_way = psn_distance(requester->unacked, requester->cursor);
+    return under_way > 0 && requester->unrequested >= (uint32_t)under_way;
+}
+
 /* Asked of few packets. */
 static SELDOM bool is_silent(const struct qp *qp, struct instant now)
 {
     return retransmit_is_silent(&qp->retransmit, now);
 }
 
-/* Nothing under way has asked, and soon our own silence would look like a loss: the link lets
- * packets go slowly, or this process gets no processor. */
+/* Soon our own silence would look like a loss: the link lets packets go slowly, or this process
+ * gets no processor. */
 static bool is_slow_to_ask(const struct qp *qp, struct instant now)
 {
-    const struct requester *requester = &qp->requester;
-    int32_t under_way = psn_distance(requester->unacked, requester->cursor);
-    return under_way > 0 && requester->unrequested >= (uint32_t)under_way && is_silent(qp, now);
+    return none_has_asked(&qp->requester) && is_silent(qp, now);
 }
 
 /* Whether a packet asks for an acknowledgement: what is sent again, at the end of a message, when
@@ -306,6 +311,15 @@ static SELDOM void repeated_packet(struct requester *requester, struct instant n
     }
 }
 
+/* Behind packets that did not ask. Repetitions put nothing off: who refuses each would never be
+ * given up. */
+static SELDOM void asked(struct qp *qp, struct instant now, bool fresh)
+{
+    if (fresh && !repair_is_on(qp) && none_has_asked(&qp->requester)) {
+        retransmit_asked(&qp->retransmit, now);
+    }
+}
+
 static void passed(struct qp *qp, struct instant now, const struct turn *turn, uint32_t packets,
                    bool answered)
 {
@@ -324,6 +338,9 @@ static void passed(struct qp *qp, struct instant now, const struct turn *turn, u
         retransmit->is_vague = qp->environment->is_vague;
     }
     retransmit_sent(retransmit, now, psn, timed);
+    if (answered && requester->unrequested > 0) {
+        asked(qp, now, fresh);
+    }
     qp_set_deadline(qp, retransmit->deadline);
     requester->unrequested = answered ? 0 : requester->unrequested + packets;
     requester->run_left -= smaller(packets, requester->run_left);

@@ -140,6 +140,13 @@ void retransmit_sent(struct retransmit *retransmit, struct instant now, struct p
     }
 }
 
+void retransmit_asked(struct retransmit *retransmit, struct instant now)
+{
+    if (instant_before(retransmit->last_progress, now)) {
+        retransmit->deadline = next_deadline(retransmit, now);
+    }
+}
+
 void retransmit_probe_first(struct retransmit *retransmit)
 {
     retransmit->sampling = false;

@@ -54,6 +54,8 @@ void retransmit_set(struct retransmit *retransmit, uint8_t timeout_code, uint8_t
 
 /* A packet that draws an answer left. `fresh`: for the first time, so it may be timed. */
 void retransmit_sent(struct retransmit *retransmit, struct instant now, struct psn psn, bool fresh);
+/* It is the first of what is under way that asks: only now an answer can be waited for. */
+void retransmit_asked(struct retransmit *retransmit, struct instant now);
 /* Everything before `unacked` is answered; `waiting`: there is more to wait for. */
 void retransmit_progress(struct retransmit *retransmit, struct instant now, struct psn unacked,
                          bool waiting);

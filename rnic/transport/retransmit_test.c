@@ -223,6 +223,17 @@ static void silence_is_a_quarter_of_the_wait(void **state)
     assert_true(retransmit_is_silent(&retransmit, instant_after(now, 2000000)));
 }
 
+static void the_wait_begins_with_the_first_that_asks(void **state)
+{
+    (void)state;
+    struct retransmit retransmit = fresh(8, 0); /* 1048.576 us */
+    struct instant now = {1000}, later = {500000};
+    retransmit_sent(&retransmit, now, psn_make(0), false);
+    retransmit_asked(&retransmit, later);
+    assert_int_equal(retransmit.deadline.ns, 500000 + 1048576);
+    assert_int_equal(retransmit.last_progress.ns, 1000);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -238,6 +249,7 @@ int main(void)
         cmocka_unit_test(patience_outlasts_a_busy_peer),
         cmocka_unit_test(who_gives_up_soon_is_hasty),
         cmocka_unit_test(silence_is_a_quarter_of_the_wait),
+        cmocka_unit_test(the_wait_begins_with_the_first_that_asks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -143,6 +143,21 @@ static void nor_where_its_packets_leave_in_trains(void **state)
     write_by_slow_link(64);
 }
 
+/* The one packet that asks in a while leaves long after the last answer, and its own waits for all
+ * that stands before it in the link's queue: 10 ms, each time the same. */
+static void what_is_asked_for_late_is_waited_for(void **state)
+{
+    (void)state;
+    struct link_config link = {.delay_ns = 1000, .bits_per_second = 4000000, .queue_limit = 16};
+    s.a.attributes.timeout = 16;
+    network_set_link(&s.network, 0, 1, &link);
+    scenario_connect(&s);
+    write_from(&s.a, 1, SCENARIO_BYTES);
+    scenario_run(&s);
+    assert_non_null(strstr(s.text, "A send 1 success\n"));
+    assert_int_equal(count(&s.a, COUNTER_TIMEOUTS), 0);
+}
+
 /* Nor is a response whose packets come as slowly as a peer may send: none is demanded again. */
 static void a_slow_response_is_no_loss(void **state)
 {
@@ -380,6 +395,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_slow_message_is_no_loss, start, stop),
         cmocka_unit_test_setup_teardown(a_message_by_a_slow_link_is_no_loss, start, stop),
         cmocka_unit_test_setup_teardown(nor_where_its_packets_leave_in_trains, start, stop),
+        cmocka_unit_test_setup_teardown(what_is_asked_for_late_is_waited_for, start, stop),
         cmocka_unit_test_setup_teardown(a_slow_response_is_no_loss, start, stop),
         cmocka_unit_test_setup_teardown(messages_do_not_starve_responses, start, stop),
         cmocka_unit_test_setup_teardown(a_stranger_is_not_heard, start, stop),
