@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -413,6 +414,48 @@ static void refused_behind_lost_response(void **state)
     expect_both_in_error();
 }
 
+static struct arrival told_by;
+static uint8_t told[PACKET_HEADER_MAX];
+static uint32_t told_length;
+
+static void keep_nak(struct network_end *end, const struct arrival *arrival, const uint8_t *bytes,
+                     uint32_t length)
+{
+    (void)end;
+    told_by = *arrival;
+    told_length = length;
+    memcpy(told, bytes, length);
+}
+
+static void has_room(struct network_end *end)
+{
+    (void)end;
+    s.hosts[0].end.room(&s.hosts[0].end);
+}
+
+/* A peer that has failed says each time that the first packet is missing, long after the last has
+ * asked: that puts off no timeout. */
+static void who_refuses_each_repetition_is_given_up(void **state)
+{
+    (void)state;
+    struct network_end *honest = &s.hosts[0].end, keeps = *honest;
+    struct link_config link = {.delay_ns = 1000, .bits_per_second = 100000000, .queue_limit = 1};
+    keeps.deliver = keep_nak;
+    keeps.room = has_room;
+    scenario_connect(&s);
+    network_attach(&s.network, 0, &keeps);
+    network_set_link(&s.network, 0, 1, &link);
+    scenario_rule(&s, "A>B WRITE_FIRST", FATE_LOST, 100000);
+    post_write(1, 5120);
+    for (uint32_t i = 0; i < 100; i++) {
+        scenario_run_for(&s, 600);
+        honest->deliver(honest, &told_by, told, told_length);
+    }
+    forget_trace(&s);
+    assert_int_equal(qp_current_state(s.a.qp), QP_ERROR);
+    network_attach(&s.network, 0, honest);
+}
+
 /* Everything outstanding is flushed in order, sends and receives, and what is posted later too. */
 static void moved_to_error(void **state)
 {
@@ -479,6 +522,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(zero_length, start, stop),
         cmocka_unit_test_setup_teardown(refused_behind_success, start, stop),
         cmocka_unit_test_setup_teardown(refused_behind_lost_response, start, stop),
+        cmocka_unit_test_setup_teardown(who_refuses_each_repetition_is_given_up, start, stop),
         cmocka_unit_test_setup_teardown(moved_to_error, start, stop),
         cmocka_unit_test_setup_teardown(peer_destroyed, start, stop),
     };
