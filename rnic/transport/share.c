@@ -88,10 +88,16 @@ void share_measured(struct share *share, struct instant now, uint64_t round_trip
     share->round_ns = shorter(share->round_ns, round_trip_ns);
 }
 
-/* As queue_ns, but of the longer of two rounds. */
+/* The longer of the two latest rounds. */
+static uint64_t longer_round_ns(const struct share *share)
+{
+    return larger(share->round_ns, share->previous_round_ns);
+}
+
+/* As queue_ns, but of the longer round. */
 static uint64_t waiting_ns(const struct share *share)
 {
-    uint64_t round_ns = larger(share->round_ns, share->previous_round_ns);
+    uint64_t round_ns = longer_round_ns(share);
     return round_ns > share->base_ns ? round_ns - share->base_ns : 0;
 }
 
@@ -103,7 +109,7 @@ static uint32_t ramp(uint64_t value, uint64_t from, uint64_t to)
 /* How crowded the way is, of ONE. */
 static uint32_t crowd(const struct share *share)
 {
-    uint64_t round_ns = larger(share->round_ns, share->previous_round_ns);
+    uint64_t round_ns = longer_round_ns(share);
     uint32_t lossy = ramp((uint64_t)share->loss * 10000 >> 24, CROWDED_FROM, CROWDED);
     uint32_t queued = ramp(waiting_ns(share), WAITS_FROM_NS, WAITS_NS);
     uint32_t shallow = ONE - ramp(round_ns, HOLDS_FROM_NS, HOLDS_NS);
@@ -132,7 +138,7 @@ static uint64_t queue_ns(const struct share *share)
 
 static bool queues_are_full(const struct share *share)
 {
-    uint64_t round_ns = larger(share->round_ns, share->previous_round_ns);
+    uint64_t round_ns = longer_round_ns(share);
     return share->window >= share->limit ||
            (share->window >= share->queue_max &&
             waiting_ns(share) * share->window / (round_ns + 1) >= share->queue_max);
@@ -171,7 +177,7 @@ static void use(struct share *share, struct instant now)
     struct instant since = instant_before(share->used, *from) ? *from : share->used;
     uint64_t unused_ns = instant_elapsed_ns(since, now);
     share->used = now;
-    if (unused_ns > 2 * larger(share->round_ns, share->previous_round_ns) + MILLISECOND_NS) {
+    if (unused_ns > 2 * longer_round_ns(share) + MILLISECOND_NS) {
         *from = instant_after(*from, unused_ns);
     }
 }
