@@ -105,6 +105,7 @@ static void request_sent(struct monitor *monitor, struct end *end, const struct 
             flow->first_sent_ns[at] = now.ns;
         }
         flow->next = psn_add(packet->psn, count);
+        flow->demands += read;
     } else {
         flow->rounds += !psn_before(flow->last, packet->psn);
         check_reason(monitor, end, flow, packet);
@@ -164,17 +165,14 @@ static bool is_harm(enum fate fate)
            fate == FATE_DELAYED || fate == FATE_UNREADABLE;
 }
 
-/* A long READ may be as many messages. */
-#define READ_CHUNK 65536u
-
 /* An answer says how many messages have been completed: those up to its PSN at least, and none that
- * has not been sent whole. */
+ * has not been sent whole. A READ is as many as it was demanded in. */
 static void check_msn(struct monitor *monitor, const struct end *end, const struct packet *packet)
 {
     const struct flow *flow = flow_of(monitor, end);
     uint32_t place = (uint32_t)psn_distance(flow->first, packet->psn);
     uint32_t sent = (uint32_t)psn_distance(flow->first, flow->next);
-    uint32_t behind = 0, done = 0, whole = 0;
+    uint32_t behind = 0, done = 0, whole = flow->demands;
     if (!flow->seen || flow->is_unclear || !packet->info->has_aeth ||
         packet->aeth.kind != AETH_ACK) {
         return;
@@ -184,8 +182,7 @@ static void check_msn(struct monitor *monitor, const struct end *end, const stru
         uint32_t psns = op_psns(end, op);
         behind += psns;
         done += psns > 0 && behind <= place + 1;
-        whole += psns > 0 && behind <= sent;
-        whole += op->kind == WORK_READ && behind - psns < sent ? op->length / READ_CHUNK : 0;
+        whole += psns > 0 && behind <= sent && op->kind != WORK_READ;
     }
     if (packet->aeth.msn < done || packet->aeth.msn > whole) {
         simulator_violate(&monitor->world->simulator, "msn",

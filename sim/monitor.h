@@ -25,6 +25,7 @@ struct flow {
     struct psn first;             /* the first PSN of all */
     struct psn next;              /* the first PSN never sent */
     struct psn last;              /* of the latest packet */
+    uint32_t demands;             /* for READs, those repeated left out */
     uint32_t rounds;              /* how often sending went back since an answer last came */
     struct instant last_response; /* when that was */
     bool answered;

@@ -188,9 +188,15 @@ static bool may_have_happened(const struct end *end, const struct op *op)
     return !was_refused_by_peer(end->failure) || key_went;
 }
 
-/* The transport asks for a long READ in pieces of this length; the first ones of a READ that
- * reaches too far are good. */
+/* The transport asks for a long READ in pieces of this length, or of a packet each where it
+ * repairs; the first ones of a READ that reaches too far are good. */
 #define READ_CHUNK 65536u
+
+static bool may_be_read_in_part(const struct end *end, const struct op *op)
+{
+    bool repairs = end->host->config.selective_qps > 0;
+    return op->length > (repairs ? path_mtu_bytes(end->mtu) : READ_CHUNK);
+}
 
 /* A wrong key or range at home: what left before it was met is not in the model. */
 static bool sends_unknown_bytes(const struct op *op)
@@ -219,7 +225,7 @@ static void settle_end(const struct world *world, struct end *end)
             model_accept(&op->target, 1);
         } else if (write && op->has_target) {
             model_allow(&op->target, 1, 0, op->data, op->length);
-        } else if (op->kind == WORK_READ && !op->has_target && op->length > READ_CHUNK) {
+        } else if (op->kind == WORK_READ && !op->has_target && may_be_read_in_part(end, op)) {
             model_accept(op->spans, op->span_count);
         } else if (op->kind == WORK_READ && op->has_target) {
             model_allow(op->spans, op->span_count, 0, op->data, op->length);

@@ -39,6 +39,9 @@ static enum step transmit_atomic(struct qp *qp, struct replay_entry *entry)
 bool answer_is_paced(const struct qp *qp, const struct replay_entry *entry)
 {
     uint32_t window = qp->environment->window_max;
+    if (qp->selective != NULL) {
+        return false; /* who repairs asks for no more than its own window has room for */
+    }
     return entry->length > (window < BURST_BYTES ? window : BURST_BYTES);
 }
 

@@ -1,5 +1,6 @@
 /* What answers do to the requester's window. Declared in requester.h. */
 #include "rnic/base/check.h"
+#include "rnic/transport/demand.h"
 #include "rnic/transport/qp_private.h"
 #include "rnic/transport/repair.h"
 #include "rnic/transport/requester.h"
@@ -109,7 +110,7 @@ void requester_answered(struct qp *qp, struct instant now, uint32_t count)
     bool done = requester->answered == slot->packet_count;
     bool was_behind = psn_before(requester->cursor, requester->unacked);
     if (!was_behind && requester_awaits_response(slot->kind) &&
-        requester_ends_demand(qp, slot, requester->answered)) {
+        demand_ends(qp, slot, requester->answered)) {
         CHECK(requester->reads_out > 0);
         requester->reads_out--;
     }

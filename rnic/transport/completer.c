@@ -6,6 +6,7 @@
 
 #include "rnic/base/check.h"
 #include "rnic/base/seldom.h"
+#include "rnic/transport/demand.h"
 #include "rnic/transport/qp_private.h"
 #include "rnic/transport/repair.h"
 #include "rnic/transport/segment.h"
@@ -202,7 +203,7 @@ static void receive_acknowledge(struct qp *qp, struct instant now, const struct 
     }
     if (!completer_answer_before(qp, now, packet->psn)) {
         if (aeth->kind == AETH_RNR_NAK) {
-            repair_keep_response(qp, packet); /* nobody says it again, unless asked */
+            repair_keep_refusal(qp, packet);
         }
         return;
     }
@@ -264,7 +265,7 @@ static bool place_reference(struct qp *qp, struct instant now, struct send_slot 
 static struct send_slot *awaited(struct qp *qp, struct instant now, const struct packet *packet)
 {
     if (!completer_answer_before(qp, now, packet->psn)) {
-        repair_keep_response(qp, packet);
+        repair_keep_response(qp, now, packet);
         return NULL;
     }
     struct send_slot *slot = head_slot(qp);
@@ -273,15 +274,16 @@ static struct send_slot *awaited(struct qp *qp, struct instant now, const struct
 }
 
 /* Response packets `index` to before index + count of the slot: not beyond the demand that they
- * answer, nor longer or shorter. */
+ * answer, nor longer or shorter. What is repaired may have been asked for up to anywhere. */
 static bool is_expected(const struct qp *qp, const struct send_slot *slot, uint32_t index,
                         uint32_t count, const struct packet *packet)
 {
     uint32_t left = slot->packet_count - index;
-    return count <= left && count <= requester_demand_left(qp, slot, index) &&
-           packet->payload_length ==
-               segment_span_length(slot->length, index, count, qp->mtu_shift) &&
-           packet->info->last == requester_ends_demand(qp, slot, index + count);
+    if (count > left || (count > 1 && count > demand_rest(qp, slot, index)) ||
+        packet->payload_length != segment_span_length(slot->length, index, count, qp->mtu_shift)) {
+        return false;
+    }
+    return repair_is_on(qp) || packet->info->last == demand_ends(qp, slot, index + count);
 }
 
 static void receive_read_response(struct qp *qp, struct instant now, const struct packet *packet)

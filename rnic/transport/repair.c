@@ -4,6 +4,7 @@
 
 #include "rnic/base/check.h"
 #include "rnic/transport/completer.h"
+#include "rnic/transport/demand.h"
 #include "rnic/transport/notice.h"
 #include "rnic/transport/qp_private.h"
 #include "rnic/transport/qp_state.h"
@@ -31,7 +32,7 @@ static void enter_slot(struct qp *qp, struct instant now, const struct send_slot
     struct scoreboard *board = &qp->selective->board;
     bool demand = requester_awaits_response(slot->kind);
     while (index < slot->packet_count && !psn_equal(board->end, qp->requester.frontier)) {
-        uint32_t count = demand ? requester_demand_packets(qp, slot, index) : 1;
+        uint32_t count = demand ? demand_rest(qp, slot, index) : 1;
         scoreboard_sent(board, now, board->end, count, demand);
         index += count;
     }
@@ -46,8 +47,7 @@ static bool await_references(const struct qp *qp)
         if (!slot->started && position >= qp->requester.position) {
             return false;
         }
-        if (slot->started && slot->kind == WORK_READ &&
-            requester_demand_left(qp, slot, 0) > REPORT_SPAN / 4) {
+        if (slot->started && slot->kind == WORK_READ && demand_grid(qp, slot) > REPORT_SPAN / 4) {
             return true;
         }
     }
@@ -357,13 +357,50 @@ enum step repair_transmit(struct qp *qp, struct instant now)
     return requester_send_again(qp, now, slot, qp->selective->repair_position, index);
 }
 
+static uint64_t response_patience_ns(const struct qp *qp)
+{
+    return scoreboard_patience_ns(&qp->selective->board, qp->retransmit.shortest_ns);
+}
+
+/* A round trip as it is now, and a bit. */
+static uint64_t response_due_ns(const struct qp *qp)
+{
+    const struct scoreboard *board = &qp->selective->board;
+    uint64_t took_ns =
+        board->took_ns > 0 ? board->took_ns : retransmit_round_trip_ns(&qp->retransmit);
+    return took_ns + response_patience_ns(qp);
+}
+
+/* How much longer the first response may take than it has: it left so long ago as what came last
+ * took, and a bit, or is about to leave again. */
+static uint64_t response_rest_ns(const struct qp *qp, struct instant now)
+{
+    const struct scoreboard *board = &qp->selective->board;
+    uint64_t due_ns = response_due_ns(qp);
+    uint64_t out_ns = scoreboard_out_ns(board, now, board->first);
+    if (scoreboard_is_lost(board, board->first)) {
+        return due_ns;
+    }
+    return out_ns < due_ns ? due_ns - out_ns : 0;
+}
+
 static void wait_for_response(struct qp *qp, struct instant now, uint64_t wait_ns)
 {
     struct selective *selective = qp->selective;
     selective->gap_psn = qp->requester.unacked;
-    selective->gap_due = instant_after(
-        now, wait_ns + scoreboard_patience_ns(&selective->board, qp->retransmit.shortest_ns));
+    selective->gap_due = instant_after(now, wait_ns);
     qp_set_deadline(qp, selective->gap_due);
+}
+
+/* So many packets are newly known not to be under way. */
+static void heard_of(struct qp *qp, struct instant now, uint32_t news)
+{
+    if (news > 0) {
+        measure(qp, now);
+        delivered(qp, now, news);
+        qp_schedule(qp);
+    }
+    look(qp, now);
 }
 
 void repair_await_response(struct qp *qp, struct instant now, struct psn psn)
@@ -372,24 +409,38 @@ void repair_await_response(struct qp *qp, struct instant now, struct psn psn)
     if (!selective->acknowledged_beyond || psn_before(selective->acknowledged, psn)) {
         selective->acknowledged_beyond = true;
         selective->acknowledged = psn;
+        heard_of(qp, now, scoreboard_acknowledged(&selective->board, now, psn));
     }
     if (instant_is_never(selective->gap_due) ||
         !psn_equal(selective->gap_psn, qp->requester.unacked)) {
-        wait_for_response(qp, now, 0);
+        wait_for_response(qp, now, response_patience_ns(qp));
     }
 }
 
-void repair_keep_response(struct qp *qp, const struct packet *packet)
+/* False: it is not to be, or there is no room. */
+static bool keep(struct qp *qp, const struct packet *packet)
 {
-    struct selective *selective = qp->selective;
     if (!repair_is_on(qp) || psn_equal(packet->psn, qp->requester.unacked) ||
         psn_distance(qp->requester.unacked, packet->psn) >= (int32_t)REPORT_SPAN ||
-        !selective_is_tagged(qp, packet)) {
+        !selective_is_tagged(qp, packet) ||
+        !early_keep(&qp->selective->responses, &qp->environment->selective.early, packet)) {
+        return false;
+    }
+    environment_count(qp->environment, COUNTER_EARLY_PACKETS);
+    return true;
+}
+
+void repair_keep_refusal(struct qp *qp, const struct packet *packet)
+{
+    (void)keep(qp, packet);
+}
+
+void repair_keep_response(struct qp *qp, struct instant now, const struct packet *packet)
+{
+    if (!keep(qp, packet)) {
         return;
     }
-    if (early_keep(&selective->responses, &qp->environment->selective.early, packet)) {
-        environment_count(qp->environment, COUNTER_EARLY_PACKETS);
-    }
+    heard_of(qp, now, scoreboard_came(&qp->selective->board, now, packet->psn));
 }
 
 static void take_due(struct qp *qp, struct instant now)
@@ -421,24 +472,45 @@ void repair_take_responses(struct qp *qp, struct instant now)
     } while (qp->selective != NULL && early_has(&qp->selective->responses, qp->requester.unacked));
 }
 
-/* Of each demand that later responses have overtaken, the first response that is missing. */
-static void demand_again(struct qp *qp)
+/* What the first response that is missing, and what others have overtaken as long after it was
+ * demanded, come to: lost. */
+static struct scoreboard_losses lose_responses(struct qp *qp, struct instant now)
 {
     struct selective *selective = qp->selective;
     struct scoreboard *board = &selective->board;
+    struct scoreboard_losses losses = {.count = 1,
+                                       .waited_ns = scoreboard_out_ns(board, now, board->first)};
     uint32_t kept = selective->responses.count;
-    bool demanded = false;
+    uint64_t due_ns = response_due_ns(qp);
     scoreboard_mark_lost(board, board->first);
-    for (struct psn psn = board->first; kept > 0 && !psn_equal(psn, board->end);
+    for (struct psn psn = psn_next(board->first); kept > 0 && psn_before(psn, board->end);
          psn = psn_next(psn)) {
-        demanded &= scoreboard_is_drawn(board, psn);
+        uint64_t out_ns = scoreboard_out_ns(board, now, psn);
         if (early_has(&selective->responses, psn)) {
             kept--;
-        } else if (!demanded && scoreboard_is_demand(board, psn)) {
-            demanded = true;
+        } else if (scoreboard_is_demand(board, psn) && !scoreboard_is_lost(board, psn) &&
+                   out_ns >= due_ns) {
             scoreboard_mark_lost(board, psn);
+            losses.count++;
+            losses.waited_ns = out_ns < losses.waited_ns ? out_ns : losses.waited_ns;
         }
     }
+    return losses;
+}
+
+uint32_t repair_demand(const struct qp *qp, const struct send_slot *slot, uint32_t index)
+{
+    const struct selective *selective = qp->selective;
+    struct psn psn = psn_add(slot->first_psn, index);
+    uint32_t count = demand_rest(qp, slot, index);
+    uint32_t wanted = 1;
+    bool some_came = false;
+    for (uint32_t i = 1; i < count; i++) {
+        struct psn at = psn_add(psn, i);
+        some_came |= early_has(&selective->responses, at);
+        wanted = scoreboard_is_lost(&selective->board, at) ? i + 1 : wanted;
+    }
+    return some_came ? wanted : count;
 }
 
 static void expire_gap(struct qp *qp, struct instant now)
@@ -447,10 +519,11 @@ static void expire_gap(struct qp *qp, struct instant now)
     struct requester *requester = &qp->requester;
     bool missing = psn_equal(selective->gap_psn, requester->unacked) &&
                    !psn_equal(requester->unacked, requester->frontier);
+    uint64_t rest_ns = response_rest_ns(qp, now);
     selective->gap_due = INSTANT_NEVER;
-    if (!missing) {
-        if (selective->responses.count > 0) {
-            wait_for_response(qp, now, 0);
+    if (!missing || rest_ns > 0) {
+        if (missing || selective->responses.count > 0) {
+            wait_for_response(qp, now, rest_ns > 0 ? rest_ns : response_patience_ns(qp));
         }
         return;
     }
@@ -459,9 +532,9 @@ static void expire_gap(struct qp *qp, struct instant now)
         return;
     }
     requester->gaps_answered++;
-    demand_again(qp);
-    lost(qp, now, 1, retransmit_round_trip_ns(&qp->retransmit));
-    wait_for_response(qp, now, retransmit_round_trip_ns(&qp->retransmit));
+    struct scoreboard_losses losses = lose_responses(qp, now);
+    lost(qp, now, losses.count, losses.waited_ns);
+    wait_for_response(qp, now, response_due_ns(qp));
 }
 
 void repair_resume(struct qp *qp, struct instant now)

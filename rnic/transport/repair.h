@@ -10,6 +10,8 @@
 
 #include "rnic/transport/selective.h"
 
+struct send_slot;
+
 bool repair_is_on(const struct qp *qp);
 /* From go-back-N, once it has nothing left to repeat; a no-op else. */
 void repair_begin(struct qp *qp, struct instant now);
@@ -40,7 +42,12 @@ bool repair_is_due(const struct qp *qp);
 
 /* An answer came at `psn`, and before it responses are missing: it is early, or they are lost. */
 void repair_await_response(struct qp *qp, struct instant now, struct psn psn);
-void repair_keep_response(struct qp *qp, const struct packet *packet);
+void repair_keep_response(struct qp *qp, struct instant now, const struct packet *packet);
+/* An RNR NAK, which nobody says again unless asked. */
+void repair_keep_refusal(struct qp *qp, const struct packet *packet);
+/* How many packets of response are to be asked for again, from packet `index` of the slot on: of
+ * its demand, where some behind have come, up to the last that is lost; else all. */
+uint32_t repair_demand(const struct qp *qp, const struct send_slot *slot, uint32_t index);
 /* Takes the responses whose turn has come. */
 void repair_take_responses(struct qp *qp, struct instant now);
 

@@ -165,8 +165,9 @@ void replay_restart(struct replay *replay, struct replay_entry *entry, uint32_t 
     while (entry_at(replay, position) != entry) {
         position--;
     }
+    bool more_is_due = is_under_way(entry) && entry->end > end;
     entry->start = entry->next = start;
-    entry->end = end;
+    entry->end = more_is_due ? entry->end : end;
     entry->repeated = true;
     if (position < replay->turn) {
         replay->turn = position;

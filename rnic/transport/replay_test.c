@@ -141,6 +141,22 @@ static void a_restart_answers_from_there_and_then_what_was_behind(void **state)
     replay_fini(&replay, heap_allocator());
 }
 
+/* A part is asked for again while the rest has not left: that is still due. */
+static void a_restart_drops_nothing_that_is_due(void **state)
+{
+    struct replay replay = create(4);
+    struct replay_entry *entry = add(&replay, 0, 10);
+    for (int i = 0; i < 6; i++) {
+        replay_sent(replay_pending(&replay), 1);
+    }
+    replay_restart(&replay, entry, 2, 3);
+    assert_int_equal(entry->next, 2);
+    assert_int_equal(drain(&replay), 8);
+    replay_restart(&replay, entry, 2, 3);
+    assert_int_equal(drain(&replay), 1);
+    replay_fini(&replay, heap_allocator());
+}
+
 static void an_echo_takes_no_room(void **state)
 {
     struct replay replay = create(1);
@@ -184,6 +200,7 @@ int main(void)
         cmocka_unit_test(what_lies_half_round_back_is_forgotten),
         cmocka_unit_test(responses_that_cover_every_psn_have_a_beginning),
         cmocka_unit_test(a_restart_answers_from_there_and_then_what_was_behind),
+        cmocka_unit_test(a_restart_drops_nothing_that_is_due),
         cmocka_unit_test(an_echo_takes_no_room),
         cmocka_unit_test(without_a_limit_nothing_is_taken),
     };

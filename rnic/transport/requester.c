@@ -5,6 +5,7 @@
 #include "rnic/base/check.h"
 #include "rnic/base/seldom.h"
 #include "rnic/memory/window.h"
+#include "rnic/transport/demand.h"
 #include "rnic/transport/direct.h"
 #include "rnic/transport/qp_private.h"
 #include "rnic/transport/reference.h"
@@ -12,12 +13,6 @@
 #include "rnic/transport/request.h"
 #include "rnic/transport/segment.h"
 #include "rnic/transport/trouble.h"
-
-/* Response bytes of one READ request on the wire, and where the response comes by reference. */
-#define READ_CHUNK_SHIFT     16u
-#define READ_REFERENCE_SHIFT 20u
-
-BUILD_CHECK(1u << READ_REFERENCE_SHIFT == REFERENCE_MAX);
 
 void requester_reset(struct qp *qp, struct psn first)
 {
@@ -61,30 +56,6 @@ bool requester_awaits_response(enum work_kind kind)
            kind == WORK_ATOMIC_WRITE;
 }
 
-/* The grid that READs travel in. */
-static uint32_t demand_packets(const struct qp *qp, const struct send_slot *slot)
-{
-    return 1u << (slot->demand_shift - qp->mtu_shift);
-}
-
-bool requester_ends_demand(const struct qp *qp, const struct send_slot *slot, uint32_t packets)
-{
-    return packets == slot->packet_count || (packets & (demand_packets(qp, slot) - 1)) == 0;
-}
-
-uint32_t requester_demand_left(const struct qp *qp, const struct send_slot *slot, uint32_t index)
-{
-    uint32_t most = demand_packets(qp, slot);
-    return most - (index & (most - 1));
-}
-
-uint32_t requester_demand_packets(const struct qp *qp, const struct send_slot *slot, uint32_t index)
-{
-    uint32_t left = requester_demand_left(qp, slot, index);
-    uint32_t rest = slot->packet_count - index;
-    return left < rest ? left : rest;
-}
-
 /* Assigns PSNs to the request at the cursor. False: it must wait, or has failed. */
 static bool begin(struct qp *qp, struct send_slot *slot)
 {
@@ -101,11 +72,7 @@ static bool begin(struct qp *qp, struct send_slot *slot)
     slot->first_psn = requester->frontier;
     slot->packet_count =
         reads && slot->kind != WORK_READ ? 1 : segment_packet_count(slot->length, qp->mtu_shift);
-    slot->demand_shift = READ_CHUNK_SHIFT;
-    if (slot->kind == WORK_READ && slot->length > 1u << READ_CHUNK_SHIFT && qp->selective == NULL &&
-        reference_takes_all(qp)) {
-        slot->demand_shift = READ_REFERENCE_SHIFT;
-    }
+    slot->demand_shift = demand_shift(qp, slot);
     slot->started = true;
     return true;
 }
@@ -550,12 +517,13 @@ static enum step send_demand(struct qp *qp, struct instant now, const struct tur
             return STEP_IDLE;
         }
     } else if (slot->kind == WORK_READ) {
-        count = requester_demand_packets(qp, slot, turn->index);
+        count =
+            turn->again ? repair_demand(qp, slot, turn->index) : demand_next(qp, slot, turn->index);
         request_describe_read(qp, slot, turn->index, turn->index + count, &packet);
     } else {
         request_describe_atomic(qp, slot, &packet);
     }
-    if (!may_leave(qp, turn, count, slot->demand_shift > READ_CHUNK_SHIFT)) {
+    if (!may_leave(qp, turn, count, demand_is_by_reference(slot))) {
         return STEP_IDLE;
     }
     if (!qp_emit_request(qp, &packet, &payload)) {

@@ -67,9 +67,6 @@ enum step requester_send_again(struct qp *qp, struct instant now, struct send_sl
 /* The request at the cursor, a new one, left as one packet that asks for an acknowledgement, of a
  * queue pair that repeats nothing, see short_way.h. */
 void requester_sent_short(struct qp *qp, struct instant now, struct send_slot *slot);
-/* PSNs of one demand of the slot, from its packet `index` on. */
-uint32_t requester_demand_packets(const struct qp *qp, const struct send_slot *slot,
-                                  uint32_t index);
 /* The peer is alive; `waiting`: for more of it. */
 void requester_heard(struct qp *qp, struct instant now, bool waiting);
 /* `count` packets at `unacked` are answered; they belong to the head slot. */
@@ -82,11 +79,6 @@ uint32_t requester_answered_row(struct qp *qp, struct instant now, uint32_t most
 /* Whether responses answer it, and no acknowledgement can. An atomic write's brings nothing: it is
  * a READ response of length 0. */
 bool requester_awaits_response(enum work_kind kind);
-/* Whether a demand for data (READ, atomic) covers `packets` packets of the slot and no more. */
-bool requester_ends_demand(const struct qp *qp, const struct send_slot *slot, uint32_t packets);
-/* How many packets the demand has that packet `index` of the slot lies in, from there on; the slot
- * may end before. */
-uint32_t requester_demand_left(const struct qp *qp, const struct send_slot *slot, uint32_t index);
 /* Brings the cursor to a request that has a packet to send; NULL if there is none now. */
 struct send_slot *requester_next(struct qp *qp);
 /* No request has been begun and not been finished. */

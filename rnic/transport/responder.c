@@ -515,9 +515,9 @@ static void receive_duplicate(struct qp *qp, const struct packet *packet)
 {
     struct responder *responder = &qp->responder;
     environment_count(qp->environment, COUNTER_DUPLICATE_REQUESTS);
-    selective_count_duplicate(qp);
     enum operation operation = packet->info->operation;
     if (operation == OPERATION_SEND || operation == OPERATION_WRITE) {
+        selective_count_duplicate(qp); /* of others, the response may be what was lost */
         acknowledge_duplicate(&responder->acknowledge);
         return;
     }

@@ -136,9 +136,38 @@ void scoreboard_entered(struct scoreboard *board)
     memset(board->repeated, 0xff, sizeof board->repeated);
 }
 
+uint64_t scoreboard_patience_ns(const struct scoreboard *board, uint64_t base_ns)
+{
+    uint64_t patience_ns = (base_ns / 4 + PATIENCE_NS) * board->leniency;
+    return patience_ns < PATIENCE_MAX + base_ns ? patience_ns : PATIENCE_MAX + base_ns;
+}
+
+/* What came in vain had left before, or may have: it is told of once. */
+static void be_lenient(struct scoreboard *board, struct instant now)
+{
+    uint64_t due_ns = board->took_ns + scoreboard_patience_ns(board, board->shortest_ns);
+    board->calm = 0;
+    if (instant_elapsed_ns(board->grown, now) >= due_ns) {
+        board->leniency = board->leniency < LENIENCY_MAX ? board->leniency * 2 : LENIENCY_MAX;
+        board->grown = now;
+    }
+}
+
+/* A response is here. One that was demanded again, and comes sooner than any has, answers what had
+ * left before. */
+static void responded(struct scoreboard *board, struct instant now, struct psn psn)
+{
+    uint32_t index = psn.value % REPORT_SPAN;
+    if (get(board->demand, index) && get(board->repeated, index) && !get(board->lost, index) &&
+        elapsed_ns(board->left[index], now) < board->shortest_ns) {
+        be_lenient(board, now);
+    }
+}
+
 uint32_t scoreboard_answered(struct scoreboard *board, struct instant now, uint32_t count)
 {
     uint32_t news = 0;
+    responded(board, now, board->first);
     while (count > 0) {
         uint32_t word = board->first.value % REPORT_SPAN / 64, offset = board->first.value % 64;
         uint32_t some = 64 - offset < count ? 64 - offset : count;
@@ -175,15 +204,26 @@ static uint32_t hold(struct scoreboard *board, struct instant now, struct psn ps
     return 1;
 }
 
-/* What came in vain had left before, or may have: it is told of once. */
-static void be_lenient(struct scoreboard *board, struct instant now)
+uint32_t scoreboard_came(struct scoreboard *board, struct instant now, struct psn psn)
 {
-    uint64_t due_ns = board->took_ns + scoreboard_patience_ns(board, board->shortest_ns);
-    board->calm = 0;
-    if (instant_elapsed_ns(board->grown, now) >= due_ns) {
-        board->leniency = board->leniency < LENIENCY_MAX ? board->leniency * 2 : LENIENCY_MAX;
-        board->grown = now;
+    uint32_t index = psn.value % REPORT_SPAN;
+    responded(board, now, psn);
+    if (!get(board->drawn, index)) {
+        return hold(board, now, psn);
     }
+    uint32_t news = !get(board->held, index);
+    set_lost(board, index, false);
+    set_held(board, index, true);
+    return news;
+}
+
+uint32_t scoreboard_acknowledged(struct scoreboard *board, struct instant now, struct psn psn)
+{
+    uint32_t news = 0;
+    for (struct psn at = board->first; psn_before(at, psn); at = psn_next(at)) {
+        news += scoreboard_is_demand(board, at) ? 0 : hold(board, now, at);
+    }
+    return news;
 }
 
 static void heed_duplicates(struct scoreboard *board, struct instant now, uint16_t duplicates)
@@ -222,12 +262,6 @@ uint32_t scoreboard_report(struct scoreboard *board, struct instant now,
         }
     }
     return news;
-}
-
-uint64_t scoreboard_patience_ns(const struct scoreboard *board, uint64_t base_ns)
-{
-    uint64_t patience_ns = (base_ns / 4 + PATIENCE_NS) * board->leniency;
-    return patience_ns < PATIENCE_MAX ? patience_ns : PATIENCE_MAX + base_ns;
 }
 
 /* Those of 64 packets that may be lost, as bits. */
@@ -325,11 +359,11 @@ struct scoreboard_losses scoreboard_lose_old(struct scoreboard *board, struct in
 
 void scoreboard_probe(struct scoreboard *board, struct psn psn)
 {
-    if (board->lost_count == 0) {
+    if (!scoreboard_first_lost(board, &psn)) {
         scoreboard_mark_lost(board, psn);
     }
     board->probing = true;
-    board->probes += board->probes < PROBES_MAX;
+    board->probes += !scoreboard_is_demand(board, psn) && board->probes < PROBES_MAX;
 }
 
 uint64_t scoreboard_out_ns(const struct scoreboard *board, struct instant now, struct psn psn)

@@ -60,6 +60,12 @@ uint32_t scoreboard_answered(struct scoreboard *board, struct instant now, uint3
 /* What a report says. Returns how many packets are newly known to be held. */
 uint32_t scoreboard_report(struct scoreboard *board, struct instant now,
                            const struct report *report);
+/* The response at `psn` is here, and kept until its turn comes: it is under way no more. Returns
+ * how many packets are newly known not to be. */
+uint32_t scoreboard_came(struct scoreboard *board, struct instant now, struct psn psn);
+/* The peer has executed all requests before `psn`, though responses to some are missing. Returns
+ * likewise. */
+uint32_t scoreboard_acknowledged(struct scoreboard *board, struct instant now, struct psn psn);
 /* Of one look for losses. */
 struct scoreboard_losses {
     uint32_t count;      /* packets that count as lost since now */
@@ -107,6 +113,12 @@ static inline bool scoreboard_is_drawn(const struct scoreboard *board, struct ps
 {
     uint32_t index = psn.value % REPORT_SPAN;
     return (board->drawn[index / 64] >> index % 64 & 1) != 0;
+}
+
+static inline bool scoreboard_is_lost(const struct scoreboard *board, struct psn psn)
+{
+    uint32_t index = psn.value % REPORT_SPAN;
+    return (board->lost[index / 64] >> index % 64 & 1) != 0;
 }
 
 /* Something is known to be held or lost: it is not all in turn that is under way. */

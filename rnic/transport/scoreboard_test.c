@@ -169,6 +169,59 @@ static void what_a_demand_draws_is_not_in_doubt(void **state)
 }
 
 /* A report that comes late: the peer has the demand already. */
+static void a_response_that_came_early_is_not_under_way(void **state)
+{
+    (void)state;
+    scoreboard_reset(&board, psn_make(10), 0);
+    scoreboard_sent(&board, at(0), psn_make(10), 4, true);
+    assert_int_equal(scoreboard_came(&board, at(100), psn_make(12)), 1);
+    assert_int_equal(scoreboard_came(&board, at(101), psn_make(12)), 0);
+    assert_int_equal(scoreboard_in_flight(&board), 3);
+    assert_int_equal(scoreboard_answered(&board, at(110), 4), 3);
+    assert_int_equal(board.held_count, 0);
+}
+
+/* Of what waits behind a missing response, requests that need none of their own are done. */
+static void what_is_acknowledged_beyond_a_response_is_held(void **state)
+{
+    (void)state;
+    scoreboard_reset(&board, psn_make(10), 0);
+    scoreboard_sent(&board, at(0), psn_make(10), 2, true);
+    scoreboard_sent(&board, at(0), psn_make(12), 1, false);
+    scoreboard_sent(&board, at(0), psn_make(13), 1, true);
+    scoreboard_sent(&board, at(0), psn_make(14), 1, false);
+    assert_int_equal(scoreboard_acknowledged(&board, at(100), psn_make(14)), 1);
+    assert_int_equal(scoreboard_acknowledged(&board, at(100), psn_make(14)), 0);
+    assert_int_equal(scoreboard_in_flight(&board), 4);
+}
+
+/* Only what comes sooner than anything has can be the answer to an earlier demand. */
+static void a_demand_in_vain_makes_patient(void **state)
+{
+    (void)state;
+    scoreboard_reset(&board, psn_make(10), 100 * US);
+    scoreboard_sent(&board, at(0), psn_make(10), 2, true);
+    uint64_t before = scoreboard_patience_ns(&board, 100 * US);
+    scoreboard_sent(&board, at(200), psn_make(10), 2, true);
+    assert_int_equal(scoreboard_answered(&board, at(310), 1), 1);
+    assert_int_equal(scoreboard_patience_ns(&board, 100 * US), before);
+    scoreboard_sent(&board, at(400), psn_make(11), 1, true);
+    assert_int_equal(scoreboard_answered(&board, at(430), 1), 1);
+    assert_int_equal(scoreboard_patience_ns(&board, 100 * US), 2 * before);
+}
+
+/* A quarter of the shortest round trip, however long that is, and never more than 2 ms beyond it.
+ */
+static void patience_has_a_bound_that_a_long_way_does_not_jump_to(void **state)
+{
+    (void)state;
+    scoreboard_reset(&board, psn_make(10), 0);
+    assert_in_range(scoreboard_patience_ns(&board, 20000 * US), 5000 * US, 5100 * US);
+    board.leniency = 256;
+    assert_int_equal(scoreboard_patience_ns(&board, 20000 * US), 22000 * US);
+    assert_int_equal(scoreboard_patience_ns(&board, 100 * US), 2100 * US);
+}
+
 static void what_a_held_demand_draws_is_not_lost(void **state)
 {
     (void)state;
@@ -271,6 +324,10 @@ int main(void)
         cmocka_unit_test(what_was_in_vain_at_once_counts_once),
         cmocka_unit_test(what_is_expected_is_not_held),
         cmocka_unit_test(what_a_demand_draws_is_not_in_doubt),
+        cmocka_unit_test(a_response_that_came_early_is_not_under_way),
+        cmocka_unit_test(what_is_acknowledged_beyond_a_response_is_held),
+        cmocka_unit_test(a_demand_in_vain_makes_patient),
+        cmocka_unit_test(patience_has_a_bound_that_a_long_way_does_not_jump_to),
         cmocka_unit_test(what_a_held_demand_draws_is_not_lost),
         cmocka_unit_test(answers_span_words),
         cmocka_unit_test(a_probe_is_the_last_that_may_be_lost),

@@ -28,7 +28,7 @@ struct report {
     struct psn unacked;      /* the sender's own first unanswered packet: it proves who speaks */
     bool only_receives;      /* its sender is not ready to send, so it has no `unacked` */
     bool asks;           /* a report in answer is wanted: it is not known whether you speak this */
-    uint16_t duplicates; /* packets that came in vain; counts on */
+    uint16_t duplicates; /* packets that came in vain, but for READs and atomics; counts on */
     uint16_t tag;        /* 1 to PACKET_TAG_MAX */
     const uint8_t *bitmap; /* bit i of byte i / 8, low bits first: expected + i is held; borrowed */
     uint32_t bitmap_length; /* bytes, a multiple of 4, at most REPORT_BITMAP_MAX */

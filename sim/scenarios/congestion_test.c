@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "rnic/transport/qp_private.h"
 #include "sim/crowd.h"
 #include "sim/scenario.h"
 
@@ -178,6 +179,7 @@ static void a_slow_response_is_no_loss(void **state)
     write_from(&s.b, 1, 64);
     scenario_run_for(&s, 20);
     scenario_rule(&s, "B>A READ_RESPONSE_MIDDLE psn=17", FATE_DELAYED, 1);
+    s.a.qp->selective->share.window = 1u << 20; /* so all of it is one demand */
     struct work work = {.kind = WORK_READ, .id = 5, .length = 16384};
     assert_int_equal(scenario_post(&s.a, work), STATUS_OK);
     forget_trace(&s);

@@ -281,7 +281,7 @@ static void a_lost_repetition_is_repeated(void **state)
                      "A send 2 success\n");
 }
 
-/* Responses that overtook the lost one are kept; the demand is for the rest of its chunk. */
+/* Responses that overtook the lost one are kept; that one alone is demanded. */
 static void a_lost_response_is_demanded_again(void **state)
 {
     (void)state;
@@ -294,13 +294,142 @@ static void a_lost_response_is_demanded_again(void **state)
                      "B>A READ_RESPONSE_MIDDLE psn=10 lost\n"
                      "B>A READ_RESPONSE_MIDDLE psn=11\n"
                      "B>A READ_RESPONSE_LAST psn=12\n"
+                     "A>B READ_REQUEST psn=10 length=256\n"
+                     "B>A READ_RESPONSE_ONLY psn=10\n"
+                     "A send 2 success\n");
+}
+
+/* The peer answers one part of a demand at a time: what lies between two that are missing comes in
+ * vain. */
+static void two_lost_responses_are_demanded_as_one(void **state)
+{
+    (void)state;
+    scenario_agree(&s);
+    scenario_lose(&s, "B>A READ_RESPONSE_MIDDLE psn=10");
+    scenario_lose(&s, "B>A READ_RESPONSE_MIDDLE psn=12");
+    post(WORK_READ, 2, 6 * 256);
+    scenario_run(&s);
+    expect_trace(&s, "A>B READ_REQUEST psn=9 length=1536\n"
+                     "B>A READ_RESPONSE_FIRST psn=9\n"
+                     "B>A READ_RESPONSE_MIDDLE psn=10 lost\n"
+                     "B>A READ_RESPONSE_MIDDLE psn=11\n"
+                     "B>A READ_RESPONSE_MIDDLE psn=12 lost\n"
+                     "B>A READ_RESPONSE_MIDDLE psn=13\n"
+                     "B>A READ_RESPONSE_LAST psn=14\n"
                      "A>B READ_REQUEST psn=10 length=768\n"
                      "B>A READ_RESPONSE_FIRST psn=10\n"
                      "B>A READ_RESPONSE_MIDDLE psn=11\n"
                      "B>A READ_RESPONSE_LAST psn=12\n"
                      "A drops psn\n"
-                     "A drops psn\n"
                      "A send 2 success\n");
+}
+
+/* Nothing says of the rest of its demand that it comes. */
+static void a_response_without_any_behind_it_is_demanded_with_the_rest(void **state)
+{
+    (void)state;
+    scenario_agree(&s);
+    scenario_lose(&s, "B>A READ_RESPONSE_MIDDLE psn=10");
+    scenario_lose(&s, "B>A READ_RESPONSE_LAST psn=11");
+    post(WORK_READ, 2, 3 * 256);
+    post(WORK_READ, 3, 256);
+    scenario_run(&s);
+    expect_trace(&s, "A>B READ_REQUEST psn=9 length=768\n"
+                     "A>B READ_REQUEST psn=12 length=256\n"
+                     "B>A READ_RESPONSE_FIRST psn=9\n"
+                     "B>A READ_RESPONSE_MIDDLE psn=10 lost\n"
+                     "B>A READ_RESPONSE_LAST psn=11 lost\n"
+                     "B>A READ_RESPONSE_ONLY psn=12\n"
+                     "A>B READ_REQUEST psn=10 length=512\n"
+                     "B>A READ_RESPONSE_FIRST psn=10\n"
+                     "B>A READ_RESPONSE_LAST psn=11\n"
+                     "A send 2 success\n"
+                     "A send 3 success\n");
+}
+
+/* Of two READs each misses a response: both are demanded at once, and only once, and that is one
+ * loss to the window. */
+static void what_two_demands_miss_is_one_loss(void **state)
+{
+    (void)state;
+    scenario_agree(&s);
+    scenario_lose(&s, "B>A READ_RESPONSE_MIDDLE psn=10");
+    scenario_lose(&s, "B>A READ_RESPONSE_MIDDLE psn=13");
+    uint32_t window = s.a.qp->selective->share.window;
+    post(WORK_READ, 2, 3 * 256);
+    post(WORK_READ, 3, 3 * 256);
+    scenario_run(&s);
+    expect_trace(&s, "A>B READ_REQUEST psn=9 length=768\n"
+                     "A>B READ_REQUEST psn=12 length=768\n"
+                     "B>A READ_RESPONSE_FIRST psn=9\n"
+                     "B>A READ_RESPONSE_MIDDLE psn=10 lost\n"
+                     "B>A READ_RESPONSE_LAST psn=11\n"
+                     "B>A READ_RESPONSE_FIRST psn=12\n"
+                     "B>A READ_RESPONSE_MIDDLE psn=13 lost\n"
+                     "B>A READ_RESPONSE_LAST psn=14\n"
+                     "A>B READ_REQUEST psn=10 length=256\n"
+                     "A>B READ_REQUEST psn=13 length=256\n"
+                     "B>A READ_RESPONSE_ONLY psn=10\n"
+                     "B>A READ_RESPONSE_ONLY psn=13\n"
+                     "A send 2 success\n"
+                     "A send 3 success\n");
+    assert_true(s.a.qp->selective->share.window >= window * 3 / 4 - 256);
+}
+
+/* The share of a queue pair that repairs, once it has begun. */
+static struct share *begin_to_repair(void)
+{
+    post(WORK_WRITE, 2, 64);
+    scenario_run(&s);
+    forget_trace(&s);
+    return &s.a.qp->selective->share;
+}
+
+/* What has come early is under way no more: the next demand leaves though the first is not done. */
+static void an_early_response_makes_room(void **state)
+{
+    (void)state;
+    scenario_agree(&s);
+    begin_to_repair()->window = 2 * 256;
+    scenario_lose(&s, "B>A READ_RESPONSE_ONLY psn=10");
+    for (uint64_t id = 3; id <= 5; id++) {
+        post(WORK_READ, id, 256);
+    }
+    scenario_run_for(&s, 4);
+    expect_trace(&s, "A>B READ_REQUEST psn=10 length=256\n"
+                     "A>B READ_REQUEST psn=11 length=256\n"
+                     "B>A READ_RESPONSE_ONLY psn=10 lost\n"
+                     "B>A READ_RESPONSE_ONLY psn=11\n"
+                     "A>B READ_REQUEST psn=12 length=256\n"
+                     "B>A READ_RESPONSE_ONLY psn=12\n");
+    scenario_run(&s);
+    expect_equal_bytes(&s.a, &s.b, 0, 256);
+}
+
+/* So that what a READ draws at once fills no queue by itself. */
+static void a_small_window_is_demanded_in_parts(void **state)
+{
+    (void)state;
+    scenario_agree(&s);
+    begin_to_repair()->window = 8 * 256; /* and four READs may be out */
+    post(WORK_READ, 3, 5 * 256);
+    scenario_run(&s);
+    expect_trace(&s, "A>B READ_REQUEST psn=10 length=512\n"
+                     "A>B READ_REQUEST psn=12 length=512\n"
+                     "A>B READ_REQUEST psn=14 length=256\n"
+                     "B>A READ_RESPONSE_FIRST psn=10\n"
+                     "B>A READ_RESPONSE_LAST psn=11\n"
+                     "B>A READ_RESPONSE_FIRST psn=12\n"
+                     "B>A READ_RESPONSE_LAST psn=13\n"
+                     "B>A READ_RESPONSE_ONLY psn=14\n"
+                     "A send 3 success\n");
+}
+
+/* One demand for all of it has left, and nothing has come. */
+static void demand_at_once(uint64_t id, uint32_t length)
+{
+    post(WORK_READ, id, length);
+    scenario_run_for(&s, 1);
 }
 
 /* Though the window has no room for all that it draws again: most of it is under way as it is. */
@@ -311,7 +440,7 @@ static void a_narrow_window_lets_a_demand_repeat(void **state)
     uint64_t timeouts = count(&s.a, COUNTER_TIMEOUTS);
     uint64_t repeated = count(&s.a, COUNTER_RETRANSMITTED_PACKETS);
     scenario_lose(&s, "B>A READ_RESPONSE_MIDDLE psn=10");
-    post(WORK_READ, 2, 32 * 256);
+    demand_at_once(2, 32 * 256);
     s.a.qp->selective->share.window = 48 * 256;
     scenario_run(&s);
     assert_int_equal(count(&s.a, COUNTER_RETRANSMITTED_PACKETS), repeated + 1);
@@ -328,7 +457,7 @@ static void a_window_below_what_is_under_way_lets_a_demand_repeat(void **state)
     uint64_t timeouts = count(&s.a, COUNTER_TIMEOUTS);
     uint64_t repeated = count(&s.a, COUNTER_RETRANSMITTED_PACKETS);
     scenario_rule(&s, "B>A READ_RESPONSE_MIDDLE", FATE_LOST, 20);
-    post(WORK_READ, 2, 32 * 256);
+    demand_at_once(2, 32 * 256);
     s.a.qp->selective->share.window = 8 * 256;
     scenario_run(&s);
     assert_int_equal(count(&s.a, COUNTER_RETRANSMITTED_PACKETS), repeated + 1);
@@ -535,6 +664,12 @@ int main(void)
         cmocka_unit_test_setup_teardown(what_is_overtaken_is_not_lost, start, stop),
         cmocka_unit_test_setup_teardown(a_lost_repetition_is_repeated, start, stop),
         cmocka_unit_test_setup_teardown(a_lost_response_is_demanded_again, start, stop),
+        cmocka_unit_test_setup_teardown(two_lost_responses_are_demanded_as_one, start, stop),
+        cmocka_unit_test_setup_teardown(a_response_without_any_behind_it_is_demanded_with_the_rest,
+                                        start, stop),
+        cmocka_unit_test_setup_teardown(what_two_demands_miss_is_one_loss, start, stop),
+        cmocka_unit_test_setup_teardown(an_early_response_makes_room, start, stop),
+        cmocka_unit_test_setup_teardown(a_small_window_is_demanded_in_parts, start, stop),
         cmocka_unit_test_setup_teardown(a_narrow_window_lets_a_demand_repeat, start, stop),
         cmocka_unit_test_setup_teardown(a_window_below_what_is_under_way_lets_a_demand_repeat,
                                         start, stop),
