@@ -188,14 +188,11 @@ static bool may_have_happened(const struct end *end, const struct op *op)
     return !was_refused_by_peer(end->failure) || key_went;
 }
 
-/* The transport asks for a long READ in pieces of this length, or of a packet each where it
- * repairs; the first ones of a READ that reaches too far are good. */
-#define READ_CHUNK 65536u
-
+/* The transport asks for a long READ in pieces, of a packet each where windows are small; the first
+ * ones of a READ that reaches too far are good. */
 static bool may_be_read_in_part(const struct end *end, const struct op *op)
 {
-    bool repairs = end->host->config.selective_qps > 0;
-    return op->length > (repairs ? path_mtu_bytes(end->mtu) : READ_CHUNK);
+    return op->length > path_mtu_bytes(end->mtu);
 }
 
 /* A wrong key or range at home: what left before it was met is not in the model. */
