@@ -29,4 +29,10 @@ void congestion_timed_out(struct congestion *congestion, struct psn frontier);
 /* What was sent again had arrived before: the peer was slow, nothing was lost. */
 void congestion_not_lost(struct congestion *congestion);
 
+/* Something has been lost, ever. */
+static inline bool congestion_has_shrunk(const struct congestion *congestion)
+{
+    return congestion->threshold < congestion->limit;
+}
+
 #endif

@@ -20,6 +20,8 @@ static uint32_t larger(uint32_t a, uint32_t b)
     return a > b ? a : b;
 }
 
+/* The first flight is to fit the window. Later the window is small where packets are lost, and a
+ * peer that repairs nothing would be slow for all of a long READ. */
 uint8_t demand_shift(const struct qp *qp, const struct send_slot *slot)
 {
     bool by_reference = slot->kind == WORK_READ && slot->length > 1u << CHUNK_SHIFT &&
@@ -28,8 +30,8 @@ uint8_t demand_shift(const struct qp *qp, const struct send_slot *slot)
         return REFERENCE_SHIFT;
     }
     uint8_t shift = CHUNK_SHIFT;
-    while (!reference_is_possible(qp) && shift > qp->mtu_shift &&
-           1u << shift > qp->congestion.window) {
+    bool begins = !reference_is_possible(qp) && !congestion_has_shrunk(&qp->congestion);
+    while (begins && shift > qp->mtu_shift && 1u << shift > qp->congestion.window) {
         shift--;
     }
     return shift;

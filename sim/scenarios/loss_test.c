@@ -80,6 +80,22 @@ static void goodput_of_reads_under_random_loss(void **state)
     }
 }
 
+/* A foreign peer's window is two packets after each timeout; the READs that begin then are not to
+ * be demanded in as little, for as long as they last. */
+static void reads_of_who_repairs_nothing(void **state)
+{
+    (void)state;
+    struct crowd_config config = lan(false);
+    config.reads = true;
+    config.link.loss = 50000;
+    struct crowd *crowd = crowd_make(&config);
+    (void)crowd_run(crowd, 100);
+    uint64_t rate = crowd_run(crowd, 200);
+    printf("READs, go-back-N, loss of 5%%: %llu MB/s\n", (unsigned long long)rate / 1000);
+    assert_true(rate > 370000);
+    assert_true(crowd_end(crowd));
+}
+
 /* Go-back-N repeats its window for a packet that is only late: that it came in vain is told of
  * sixty times at once, and says no more than one. */
 static void a_bad_beginning_is_forgotten(void **state)
@@ -129,10 +145,10 @@ static void the_tail_of_a_message_is_not_waited_for(void **state)
 
 /* A peer that answered at once begins to take a millisecond for each request: what it has is not
  * sent again each time. */
-static void a_peer_that_works_is_not_pressed(void **state)
+static void work_for_a_millisecond(bool reads)
 {
-    (void)state;
     struct crowd_config config = lan(true);
+    config.reads = reads;
     config.message = 64;
     config.depth = 1;
     config.link.loss = 50000; /* makes them agree */
@@ -141,15 +157,21 @@ static void a_peer_that_works_is_not_pressed(void **state)
     crowd_link(crowd)->loss = 0;
     (void)crowd_run(crowd, 10);
     crowd_link(crowd)->delay_ns = 1000000;
-    uint64_t before = crowd_counter(crowd, 0, COUNTER_RETRANSMITTED_PACKETS);
+    uint64_t before = crowd_counter(crowd, reads, COUNTER_RETRANSMITTED_PACKETS);
     (void)crowd_run(crowd, 1000);
     uint64_t requests = crowd_done(crowd, 0) / config.message;
-    uint64_t repeated = crowd_counter(crowd, 0, COUNTER_RETRANSMITTED_PACKETS) - before;
+    uint64_t repeated = crowd_counter(crowd, reads, COUNTER_RETRANSMITTED_PACKETS) - before;
     printf("answers after 1 ms: %llu packets repeated of %llu\n", (unsigned long long)repeated,
            (unsigned long long)requests);
     assert_true(requests > 900);
     assert_true(repeated < 20);
     assert_true(crowd_end(crowd));
+}
+
+static void a_peer_that_works_is_not_pressed(void **state)
+{
+    (void)state;
+    work_for_a_millisecond(false);
 }
 
 /* Four megabytes must be under way to fill it, and nothing is ever lost. */
@@ -305,6 +327,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(goodput_under_random_loss),
         cmocka_unit_test(goodput_of_reads_under_random_loss),
+        cmocka_unit_test(reads_of_who_repairs_nothing),
         cmocka_unit_test(a_bad_beginning_is_forgotten),
         cmocka_unit_test(the_tail_of_a_message_is_not_waited_for),
         cmocka_unit_test(a_peer_that_works_is_not_pressed),
