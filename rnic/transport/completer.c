@@ -362,6 +362,7 @@ static bool answers(struct qp *qp, const struct packet *packet)
     int32_t ahead = psn_distance(requester->unacked, packet->psn);
     if (ahead < 0 || ahead >= psn_distance(requester->unacked, requester->frontier)) {
         refuse(qp, REFUSED_PSN);
+        repair_came_again(qp, packet);
         return false;
     }
     return true;

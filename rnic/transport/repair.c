@@ -132,12 +132,20 @@ static void look(struct qp *qp, struct instant now)
     qp_set_deadline(qp, selective->look);
 }
 
+/* There were so many probes, some of which are known to have been in vain now. */
+static void heed_probes(struct qp *qp, uint32_t before)
+{
+    retransmit_probed_in_vain(&qp->retransmit, before - qp->selective->board.probes);
+}
+
 void repair_answered(struct qp *qp, struct instant now, uint32_t count)
 {
     struct selective *selective = qp->selective;
+    uint32_t probes = selective->board.probes;
     early_forget(&selective->responses, &qp->environment->selective.early, selective->board.first,
                  count);
     uint32_t news = scoreboard_answered(&selective->board, now, count);
+    heed_probes(qp, probes);
     selective->held_most = 0;
     selective->has_begun &= psn_before(selective->board.first, selective->begun);
     measure(qp, now);
@@ -179,7 +187,7 @@ void repair_receive_report(struct qp *qp, struct instant now, const struct repor
     struct scoreboard *board = &qp->selective->board;
     uint32_t probes = board->probes;
     uint32_t news = scoreboard_report(board, now, report);
-    retransmit_probed_in_vain(&qp->retransmit, probes - board->probes);
+    heed_probes(qp, probes);
     if (news > 0) {
         measure(qp, now);
         delivered(qp, now, news);
@@ -440,7 +448,20 @@ void repair_keep_response(struct qp *qp, struct instant now, const struct packet
     if (!keep(qp, packet)) {
         return;
     }
-    heard_of(qp, now, scoreboard_came(&qp->selective->board, now, packet->psn));
+    uint32_t probes = qp->selective->board.probes;
+    uint32_t news = scoreboard_came(&qp->selective->board, now, packet->psn);
+    heed_probes(qp, probes);
+    heard_of(qp, now, news);
+}
+
+void repair_came_again(struct qp *qp, const struct packet *packet)
+{
+    bool is_response = packet->info->operation != OPERATION_ACKNOWLEDGE;
+    if (is_response && repair_is_on(qp) && psn_before(packet->psn, qp->requester.unacked)) {
+        uint32_t probes = qp->selective->board.probes;
+        scoreboard_came_again(&qp->selective->board);
+        heed_probes(qp, probes);
+    }
 }
 
 static void take_due(struct qp *qp, struct instant now)

@@ -43,6 +43,8 @@ bool repair_is_due(const struct qp *qp);
 /* An answer came at `psn`, and before it responses are missing: it is early, or they are lost. */
 void repair_await_response(struct qp *qp, struct instant now, struct psn psn);
 void repair_keep_response(struct qp *qp, struct instant now, const struct packet *packet);
+/* An answer came to what has been answered. */
+void repair_came_again(struct qp *qp, const struct packet *packet);
 /* An RNR NAK, which nobody says again unless asked. */
 void repair_keep_refusal(struct qp *qp, const struct packet *packet);
 /* How many packets of response are to be asked for again, from packet `index` of the slot on: of

@@ -153,6 +153,16 @@ static void be_lenient(struct scoreboard *board, struct instant now)
     }
 }
 
+/* What was demanded again had been on its way. */
+static void responded_before(struct scoreboard *board, struct instant now)
+{
+    if (board->probes > 0) {
+        board->probes--;
+    } else {
+        be_lenient(board, now);
+    }
+}
+
 /* A response is here. One that was demanded again, and comes sooner than any has, answers what had
  * left before. */
 static void responded(struct scoreboard *board, struct instant now, struct psn psn)
@@ -160,7 +170,7 @@ static void responded(struct scoreboard *board, struct instant now, struct psn p
     uint32_t index = psn.value % REPORT_SPAN;
     if (get(board->demand, index) && get(board->repeated, index) && !get(board->lost, index) &&
         elapsed_ns(board->left[index], now) < board->shortest_ns) {
-        be_lenient(board, now);
+        responded_before(board, now);
     }
 }
 
@@ -189,6 +199,11 @@ static void await_drawn(struct scoreboard *board, struct psn psn)
     for (; !psn_equal(psn, board->end) && scoreboard_is_drawn(board, psn); psn = psn_next(psn)) {
         set_lost(board, psn.value % REPORT_SPAN, false);
     }
+}
+
+void scoreboard_came_again(struct scoreboard *board)
+{
+    board->probes -= board->probes > 0;
 }
 
 static uint32_t hold(struct scoreboard *board, struct instant now, struct psn psn)
@@ -359,11 +374,11 @@ struct scoreboard_losses scoreboard_lose_old(struct scoreboard *board, struct in
 
 void scoreboard_probe(struct scoreboard *board, struct psn psn)
 {
-    if (!scoreboard_first_lost(board, &psn)) {
+    if (board->lost_count == 0) {
         scoreboard_mark_lost(board, psn);
     }
     board->probing = true;
-    board->probes += !scoreboard_is_demand(board, psn) && board->probes < PROBES_MAX;
+    board->probes += board->probes < PROBES_MAX;
 }
 
 uint64_t scoreboard_out_ns(const struct scoreboard *board, struct instant now, struct psn psn)

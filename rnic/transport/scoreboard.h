@@ -63,6 +63,8 @@ uint32_t scoreboard_report(struct scoreboard *board, struct instant now,
 /* The response at `psn` is here, and kept until its turn comes: it is under way no more. Returns
  * how many packets are newly known not to be. */
 uint32_t scoreboard_came(struct scoreboard *board, struct instant now, struct psn psn);
+/* Another copy of a response is here: it may have been drawn by a probe, which then was in vain. */
+void scoreboard_came_again(struct scoreboard *board);
 /* The peer has executed all requests before `psn`, though responses to some are missing. Returns
  * likewise. */
 uint32_t scoreboard_acknowledged(struct scoreboard *board, struct instant now, struct psn psn);

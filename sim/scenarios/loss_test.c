@@ -172,6 +172,7 @@ static void a_peer_that_works_is_not_pressed(void **state)
 {
     (void)state;
     work_for_a_millisecond(false);
+    work_for_a_millisecond(true);
 }
 
 /* Four megabytes must be under way to fill it, and nothing is ever lost. */
