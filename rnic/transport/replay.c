@@ -158,16 +158,20 @@ struct psn replay_before(const struct replay *replay, struct psn psn)
     return psn;
 }
 
-void replay_restart(struct replay *replay, struct replay_entry *entry, uint32_t start, uint32_t end)
+void replay_restart(struct replay *replay, struct replay_entry *entry, uint32_t start, uint32_t end,
+                    bool keeps_due)
 {
     CHECK(start < end && end <= entry->packet_count);
     uint64_t position = replay->added - 1;
     while (entry_at(replay, position) != entry) {
         position--;
     }
-    bool more_is_due = is_under_way(entry) && entry->end > end;
+    if (keeps_due && is_under_way(entry)) {
+        start = entry->next < start ? entry->next : start;
+        end = entry->end > end ? entry->end : end;
+    }
     entry->start = entry->next = start;
-    entry->end = more_is_due ? entry->end : end;
+    entry->end = end;
     entry->repeated = true;
     if (position < replay->turn) {
         replay->turn = position;

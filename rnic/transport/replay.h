@@ -75,9 +75,10 @@ static inline void replay_pass(struct replay *replay, struct psn expected)
 /* The entry that `psn` belongs to; NULL if it is not remembered. */
 struct replay_entry *replay_find(const struct replay *replay, struct psn psn);
 /* Answers packets `start` to before `end` again, then, from their beginnings, all responses behind
- * that were under way. */
-void replay_restart(struct replay *replay, struct replay_entry *entry, uint32_t start,
-                    uint32_t end);
+ * that were under way. `keeps_due`: and what of this one has not left, as for a peer that repairs;
+ * any other's ends where it asked for it to end. */
+void replay_restart(struct replay *replay, struct replay_entry *entry, uint32_t start, uint32_t end,
+                    bool keeps_due);
 /* `count` more packets of the entry's response have left. */
 void replay_sent(struct replay_entry *entry, uint32_t count);
 /* No more of it leaves, though it was asked for again: that may be an echo, and who has had it may

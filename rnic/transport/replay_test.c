@@ -128,7 +128,7 @@ static void a_restart_answers_from_there_and_then_what_was_behind(void **state)
     for (int i = 0; i < 4; i++) {
         replay_sent(replay_pending(&replay), 1);
     }
-    replay_restart(&replay, first, 7, 10);
+    replay_restart(&replay, first, 7, 10, false);
     for (uint32_t packet = 7; packet < 10; packet++) {
         struct replay_entry *entry = replay_pending(&replay);
         assert_ptr_equal(entry, first);
@@ -141,7 +141,8 @@ static void a_restart_answers_from_there_and_then_what_was_behind(void **state)
     replay_fini(&replay, heap_allocator());
 }
 
-/* A part is asked for again while the rest has not left: that is still due. */
+/* Who repairs asks for a part while the rest has not left: that is still due, behind it or before
+ * it. */
 static void a_restart_drops_nothing_that_is_due(void **state)
 {
     struct replay replay = create(4);
@@ -149,11 +150,28 @@ static void a_restart_drops_nothing_that_is_due(void **state)
     for (int i = 0; i < 6; i++) {
         replay_sent(replay_pending(&replay), 1);
     }
-    replay_restart(&replay, entry, 2, 3);
+    replay_restart(&replay, entry, 2, 3, true);
     assert_int_equal(entry->next, 2);
     assert_int_equal(drain(&replay), 8);
-    replay_restart(&replay, entry, 2, 3);
-    assert_int_equal(drain(&replay), 1);
+    replay_restart(&replay, entry, 2, 3, true);
+    replay_restart(&replay, entry, 5, 6, true);
+    assert_int_equal(entry->next, 2);
+    assert_int_equal(drain(&replay), 4);
+    replay_fini(&replay, heap_allocator());
+}
+
+/* Anybody else's last packet is to be the last that it asked for. */
+static void a_restart_is_what_was_asked_for(void **state)
+{
+    struct replay replay = create(4);
+    struct replay_entry *entry = add(&replay, 0, 10);
+    for (int i = 0; i < 6; i++) {
+        replay_sent(replay_pending(&replay), 1);
+    }
+    replay_restart(&replay, entry, 2, 4, false);
+    assert_int_equal(entry->start, 2);
+    assert_int_equal(entry->end, 4);
+    assert_int_equal(drain(&replay), 2);
     replay_fini(&replay, heap_allocator());
 }
 
@@ -162,7 +180,7 @@ static void an_echo_takes_no_room(void **state)
     struct replay replay = create(1);
     struct replay_entry *first = add(&replay, 0, 10);
     assert_int_equal(drain(&replay), 10);
-    replay_restart(&replay, first, 0, 10);
+    replay_restart(&replay, first, 0, 10, false);
     struct replay_entry *second = add(&replay, 10, 5);
     assert_non_null(second);
     assert_ptr_equal(replay_pending(&replay), second);
@@ -201,6 +219,7 @@ int main(void)
         cmocka_unit_test(responses_that_cover_every_psn_have_a_beginning),
         cmocka_unit_test(a_restart_answers_from_there_and_then_what_was_behind),
         cmocka_unit_test(a_restart_drops_nothing_that_is_due),
+        cmocka_unit_test(a_restart_is_what_was_asked_for),
         cmocka_unit_test(an_echo_takes_no_room),
         cmocka_unit_test(without_a_limit_nothing_is_taken),
     };

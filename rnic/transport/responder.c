@@ -526,7 +526,7 @@ static void receive_duplicate(struct qp *qp, const struct packet *packet)
         return;
     }
     if (entry->is_atomic) {
-        replay_restart(&responder->reads->replay, entry, 0, 1);
+        replay_restart(&responder->reads->replay, entry, 0, 1, false);
         return;
     }
     uint32_t start = (uint32_t)psn_distance(entry->first_psn, packet->psn);
@@ -542,7 +542,7 @@ static void receive_duplicate(struct qp *qp, const struct packet *packet)
     if (answer_is_paced(qp, entry)) {
         pace_complaint(&responder->reads->pace);
     }
-    replay_restart(&responder->reads->replay, entry, start, start + count);
+    replay_restart(&responder->reads->replay, entry, start, start + count, qp->selective != NULL);
 }
 
 static enum verdict answer(struct qp *qp, const struct packet *packet, enum verdict verdict)
