@@ -138,14 +138,24 @@ static void heed_probes(struct qp *qp, uint32_t before)
     retransmit_probed_in_vain(&qp->retransmit, before - qp->selective->board.probes);
 }
 
-void repair_answered(struct qp *qp, struct instant now, uint32_t count)
+/* Of what left before repairing began it is not known when. */
+static void responded(struct qp *qp, struct instant now, struct psn psn)
 {
     struct selective *selective = qp->selective;
     uint32_t probes = selective->board.probes;
+    if (!selective->has_begun || !psn_before(psn, selective->begun)) {
+        scoreboard_responded(&selective->board, now, psn);
+        heed_probes(qp, probes);
+    }
+}
+
+void repair_answered(struct qp *qp, struct instant now, uint32_t count)
+{
+    struct selective *selective = qp->selective;
+    responded(qp, now, selective->board.first);
     early_forget(&selective->responses, &qp->environment->selective.early, selective->board.first,
                  count);
     uint32_t news = scoreboard_answered(&selective->board, now, count);
-    heed_probes(qp, probes);
     selective->held_most = 0;
     selective->has_begun &= psn_before(selective->board.first, selective->begun);
     measure(qp, now);
@@ -448,10 +458,8 @@ void repair_keep_response(struct qp *qp, struct instant now, const struct packet
     if (!keep(qp, packet)) {
         return;
     }
-    uint32_t probes = qp->selective->board.probes;
-    uint32_t news = scoreboard_came(&qp->selective->board, now, packet->psn);
-    heed_probes(qp, probes);
-    heard_of(qp, now, news);
+    responded(qp, now, packet->psn);
+    heard_of(qp, now, scoreboard_came(&qp->selective->board, now, packet->psn));
 }
 
 void repair_came_again(struct qp *qp, const struct packet *packet)

@@ -69,7 +69,7 @@ void scoreboard_sent(struct scoreboard *board, struct instant now, struct psn ps
     for (uint32_t i = 0; i < count; i++) {
         uint32_t index = psn_add(psn, i).value % REPORT_SPAN;
         board->left[index] = ticks(now);
-        set(board->repeated, index, !fresh);
+        set(board->repeated, index, !fresh && (i == 0 || get(board->lost, index)));
         if (fresh) { /* neither held nor lost, as all that is not known */
             set(board->demand, index, demand);
             set(board->drawn, index, demand && i > 0);
@@ -153,31 +153,33 @@ static void be_lenient(struct scoreboard *board, struct instant now)
     }
 }
 
-/* What was demanded again had been on its way. */
-static void responded_before(struct scoreboard *board, struct instant now)
+/* What was lost had been waited for long enough. */
+static void calm_down(struct scoreboard *board)
 {
-    if (board->probes > 0) {
+    if (++board->calm >= CALM_LOSSES) {
+        board->calm = 0;
+        board->leniency -= board->leniency > 1 ? board->leniency / 2 : 0;
+    }
+}
+
+void scoreboard_responded(struct scoreboard *board, struct instant now, struct psn psn)
+{
+    uint32_t index = psn.value % REPORT_SPAN;
+    if (!get(board->demand, index) || !get(board->repeated, index) || get(board->lost, index)) {
+        return;
+    }
+    if (elapsed_ns(board->left[index], now) >= board->shortest_ns) {
+        calm_down(board);
+    } else if (board->probes > 0) {
         board->probes--;
     } else {
         be_lenient(board, now);
     }
 }
 
-/* A response is here. One that was demanded again, and comes sooner than any has, answers what had
- * left before. */
-static void responded(struct scoreboard *board, struct instant now, struct psn psn)
-{
-    uint32_t index = psn.value % REPORT_SPAN;
-    if (get(board->demand, index) && get(board->repeated, index) && !get(board->lost, index) &&
-        elapsed_ns(board->left[index], now) < board->shortest_ns) {
-        responded_before(board, now);
-    }
-}
-
 uint32_t scoreboard_answered(struct scoreboard *board, struct instant now, uint32_t count)
 {
     uint32_t news = 0;
-    responded(board, now, board->first);
     while (count > 0) {
         uint32_t word = board->first.value % REPORT_SPAN / 64, offset = board->first.value % 64;
         uint32_t some = 64 - offset < count ? 64 - offset : count;
@@ -222,7 +224,6 @@ static uint32_t hold(struct scoreboard *board, struct instant now, struct psn ps
 uint32_t scoreboard_came(struct scoreboard *board, struct instant now, struct psn psn)
 {
     uint32_t index = psn.value % REPORT_SPAN;
-    responded(board, now, psn);
     if (!get(board->drawn, index)) {
         return hold(board, now, psn);
     }
@@ -236,7 +237,13 @@ uint32_t scoreboard_acknowledged(struct scoreboard *board, struct instant now, s
 {
     uint32_t news = 0;
     for (struct psn at = board->first; psn_before(at, psn); at = psn_next(at)) {
-        news += scoreboard_is_demand(board, at) ? 0 : hold(board, now, at);
+        uint32_t index = at.value % REPORT_SPAN;
+        uint64_t known = board->held[index / 64] | board->demand[index / 64];
+        if (~known >> index % 64 == 0) {
+            at = psn_add(at, 63 - index % 64); /* the rest of the word */
+        } else {
+            news += scoreboard_is_demand(board, at) ? 0 : hold(board, now, at);
+        }
     }
     return news;
 }
@@ -326,9 +333,8 @@ struct scoreboard_losses scoreboard_find_lost(struct scoreboard *board, struct i
             break; /* first sent later than what has arrived, as all behind it */
         }
     }
-    if (losses.count > 0 && ++board->calm >= CALM_LOSSES) {
-        board->calm = 0;
-        board->leniency -= board->leniency > 1 ? board->leniency / 2 : 0;
+    if (losses.count > 0) {
+        calm_down(board);
     }
     return losses;
 }

@@ -63,6 +63,9 @@ uint32_t scoreboard_report(struct scoreboard *board, struct instant now,
 /* The response at `psn` is here, and kept until its turn comes: it is under way no more. Returns
  * how many packets are newly known not to be. */
 uint32_t scoreboard_came(struct scoreboard *board, struct instant now, struct psn psn);
+/* A response is here. One that was demanded again, and comes sooner than any has, answers what had
+ * left before; else it had been lost. */
+void scoreboard_responded(struct scoreboard *board, struct instant now, struct psn psn);
 /* Another copy of a response is here: it may have been drawn by a probe, which then was in vain. */
 void scoreboard_came_again(struct scoreboard *board);
 /* The peer has executed all requests before `psn`, though responses to some are missing. Returns

@@ -80,6 +80,24 @@ static void goodput_of_reads_under_random_loss(void **state)
     }
 }
 
+/* Patience that has grown while a queue did is lost again, or each gap is waited for longer than it
+ * takes to probe for it, and two thousand small packets have a hundred. */
+static void reads_of_small_packets_do_not_crawl(void **state)
+{
+    (void)state;
+    struct crowd_config config = lan(true);
+    config.reads = true;
+    config.message = 1u << 20;
+    config.mtu = PATH_MTU_256;
+    config.link.loss = 50000;
+    struct crowd *crowd = crowd_make(&config);
+    (void)crowd_run(crowd, 100);
+    uint64_t rate = crowd_run(crowd, 100);
+    printf("READs, path MTU 256, loss of 5%%: %llu MB/s\n", (unsigned long long)rate / 1000);
+    assert_true(rate > 600000);
+    assert_true(crowd_end(crowd));
+}
+
 /* A foreign peer's window is two packets after each timeout; the READs that begin then are not to
  * be demanded in as little, for as long as they last. */
 static void reads_of_who_repairs_nothing(void **state)
@@ -328,6 +346,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(goodput_under_random_loss),
         cmocka_unit_test(goodput_of_reads_under_random_loss),
+        cmocka_unit_test(reads_of_small_packets_do_not_crawl),
         cmocka_unit_test(reads_of_who_repairs_nothing),
         cmocka_unit_test(a_bad_beginning_is_forgotten),
         cmocka_unit_test(the_tail_of_a_message_is_not_waited_for),
