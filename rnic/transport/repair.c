@@ -440,8 +440,11 @@ static bool keep(struct qp *qp, const struct packet *packet)
 {
     if (!repair_is_on(qp) || psn_equal(packet->psn, qp->requester.unacked) ||
         psn_distance(qp->requester.unacked, packet->psn) >= (int32_t)REPORT_SPAN ||
-        !selective_is_tagged(qp, packet) ||
-        !early_keep(&qp->selective->responses, &qp->environment->selective.early, packet)) {
+        !selective_is_tagged(qp, packet)) {
+        return false;
+    }
+    if (!early_keep(&qp->selective->responses, &qp->environment->selective.early, packet)) {
+        qp->selective->left_out = true;
         return false;
     }
     environment_count(qp->environment, COUNTER_EARLY_PACKETS);
@@ -502,7 +505,7 @@ void repair_take_responses(struct qp *qp, struct instant now)
 }
 
 /* What the first response that is missing, and what others have overtaken as long after it was
- * demanded, come to: lost. */
+ * demanded, come to: lost; where some found no place, whatever was demanded as long ago. */
 static struct scoreboard_losses lose_responses(struct qp *qp, struct instant now)
 {
     struct selective *selective = qp->selective;
@@ -511,8 +514,10 @@ static struct scoreboard_losses lose_responses(struct qp *qp, struct instant now
                                        .waited_ns = scoreboard_out_ns(board, now, board->first)};
     uint32_t kept = selective->responses.count;
     uint64_t due_ns = response_due_ns(qp);
+    bool all = selective->left_out;
+    selective->left_out = false;
     scoreboard_mark_lost(board, board->first);
-    for (struct psn psn = psn_next(board->first); kept > 0 && psn_before(psn, board->end);
+    for (struct psn psn = psn_next(board->first); (all || kept > 0) && psn_before(psn, board->end);
          psn = psn_next(psn)) {
         uint64_t out_ns = scoreboard_out_ns(board, now, psn);
         if (early_has(&selective->responses, psn)) {

@@ -33,6 +33,7 @@ struct selective {
     struct share share;
     bool repairing;           /* `board` holds; before, and after nothing else, all is go-back-N */
     struct instant look;      /* when something may count as lost; NEVER: nothing is in doubt */
+    bool left_out;            /* responses came early, and found no place, since the last gap */
     struct instant gap_due;   /* when a missing response counts as lost; NEVER: none is missing */
     struct psn gap_psn;       /* which */
     bool acknowledged_beyond; /* the gap, that is: */

@@ -159,6 +159,26 @@ static void who_only_tells_what_it_has_is_given_up(void **state)
     assert_int_equal(count(&s.a, COUNTER_RETRIES_EXCEEDED), 1);
 }
 
+/* Of a READ the first response is lost, and what comes behind it finds no place but for 64 packets:
+ * all that is missing is demanded again at once, and nothing is probed for. */
+static void responses_without_a_place_are_demanded_with_the_lost_one(void **state)
+{
+    (void)state;
+    scenario_agree(&s);
+    post(2, 256);
+    scenario_run(&s);
+    uint64_t probes = count(&s.a, COUNTER_PROBES);
+    scenario_lose(&s, "B>A READ_RESPONSE_FIRST");
+    struct work work = {.kind = WORK_READ, .id = 3, .length = 120 * 256};
+    assert_int_equal(scenario_post(&s.a, work), STATUS_OK);
+    scenario_run(&s);
+    assert_non_null(strstr(s.text, "A send 3 success\n"));
+    forget_trace(&s);
+    assert_int_equal(count(&s.a, COUNTER_EARLY_PACKETS), PLACES);
+    assert_int_equal(count(&s.a, COUNTER_PROBES), probes);
+    expect_equal_bytes(&s.a, &s.b, 0, 120 * 256);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -170,6 +190,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(what_is_lost_around_a_probe_is_not_probed_for_one_by_one,
                                         start, stop),
         cmocka_unit_test_setup_teardown(who_only_tells_what_it_has_is_given_up, start, stop),
+        cmocka_unit_test_setup_teardown(responses_without_a_place_are_demanded_with_the_lost_one,
+                                        start, stop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
