@@ -385,7 +385,9 @@ int stream_process(struct stream *stream, bool blocks, stream_test *test)
             result = sleep_for_event(stream);
         }
     }
+    int error = errno; /* why nothing came; what sends may have another, though it succeeds */
     give_credits(stream);
+    errno = error;
     return result;
 }
 
