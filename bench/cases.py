@@ -284,11 +284,19 @@ for percent in (0.01, 0.1, 1, 5):
     CASES += [(f"loss {percent:g} %: ib_write_bw 1 MiB", "veth9000", "GB/s", loss(percent, True)),
               (f"loss {percent:g} %, go-back-N: ib_write_bw 1 MiB", "veth9000", "GB/s", loss(percent, False)),
               (f"loss {percent:g} %: goodput over that without, side by side", "veth9000", "x", loss_ratio(percent))]
-SHARING = [ # two of ours and the kernel's cubic, GB/s
-    lambda stage, seconds: perftest(stage, "ib_write_bw", "-s", "262144", "-D", seconds, "--report_gbits", column=3) / 8,
-    lambda stage, seconds: perftest(stage, "ib_write_bw", "-s", "262144", "-D", seconds, "--report_gbits", column=3, port=PORT + 5) / 8,
-    lambda stage, seconds: iperf3(stage, str(int(seconds) - share.ALONE_S), "-C", "cubic", "-O", str(share.ALONE_S)),
-]
+
+
+def sharing(program, turn=lambda stage: stage):
+    """Two of ours and the kernel's cubic, GB/s."""
+    def flow(port):
+        words = ["-s", "262144", "--report_gbits", "-D"]
+        return lambda stage, seconds: perftest(turn(stage), program, *words, seconds, column=3, port=port) / 8
+    return [flow(PORT), flow(PORT + 5),
+            lambda stage, seconds: iperf3(stage, str(int(seconds) - share.ALONE_S), "-C", "cubic", "-O", str(share.ALONE_S))]
+
+
 for queue in (32, 128, 512):
-    CASES += [(f"shared link, queue of {queue} KiB{where}: greatest of two flows and TCP over the least", "veth1500", "x", share.unevenness(queue, SHARING, hop))
-              for where, hop in (("", True), (" in the senders' host", False))]
+    for kind, where, flows, hop in [("flows", "", sharing("ib_write_bw"), True), ("flows", " in the senders' host", sharing("ib_write_bw"), False),
+                                    ("readers", "", sharing("ib_read_bw", share.turned), True)]:
+        CASES += [(f"shared link, queue of {queue} KiB{where}: greatest of two {kind} and TCP over the least", "veth1500", "x",
+                   share.unevenness(queue, flows, hop))]

@@ -26,8 +26,8 @@ MARKS = [  # ours, theirs (a case, or a number in ours' unit), at most?, demande
     ("veth: ib_send_lat 8 B", "veth: limit: UDP 8 B", True, 1.3),
     *[(f"loss {percent:g} %: goodput over that without, side by side", 1, False, demanded)
       for percent, demanded in ((0.01, 0.98), (0.1, 0.95), (1, 0.8), (5, 0.4))],
-    *[(f"shared link, queue of {queue} KiB{where}: greatest of two flows and TCP over the least", 2, True, 1)
-      for queue in (32, 128, 512) for where in ("", " in the senders' host")],
+    *[(f"shared link, queue of {queue} KiB{where}: greatest of two {kind} and TCP over the least", 2, True, 1)
+      for queue in (32, 128, 512) for kind, where in (("flows", ""), ("flows", " in the senders' host"), ("readers", ""))],
     ("10,000 queue pairs: latency 8 B, one at work", "1 queue pair: latency 8 B", True, 1.1),
     ("10,000 queue pairs: latency 8 B, another each time", "1 queue pair: latency 8 B", True, 1.1),
     ("10,000 queue pairs: latency 8 B, another each time over one at work, by turns", 1, True, 1.1),

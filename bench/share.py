@@ -15,6 +15,7 @@ from stage import Missing, Stage, wait_for_link
 
 RATE, BURST = "400mbit", "16kb"
 ROUTER, SENDERS, NETWORK = "10.79.0.1", "10.79.0.2", "10.79.0.0/24"
+NEAR = "10.78.0.1" # of test/namespaces.sh
 LEAST = 1e-6 # GB/s; who stands still would make it infinite
 ALONE_S = 2 # who begins at once has the link for himself until the others measure, too: that is not counted
 SECONDS, SECONDS_LEAST = 16, 5 # what each has swings for seconds
@@ -50,7 +51,7 @@ def one_hop_before(stage):
         must(*near, "ip", "addr", "add", f"{SENDERS}/24", "dev", "weir0")
         must(*near, "ip", "link", "set", "weir0", "up")
         must(*near, "ip", "route", "add", "default", "via", ROUTER)
-        must(*stage.far, "ip", "route", "add", NETWORK, "via", "10.78.0.1")
+        must(*stage.far, "ip", "route", "add", NETWORK, "via", NEAR)
         with open("/proc/sys/net/ipv4/ip_forward", "w") as file:
             file.write("1")
         wait_for_link(near)
@@ -58,6 +59,11 @@ def one_hop_before(stage):
     finally:
         holder.kill()
         holder.wait()
+
+
+def turned(stage):
+    """Its far end is the near one: who READs from there draws through the queue what others send."""
+    return Stage(stage.build, stage.scale, stage.near, SENDERS if stage.near else NEAR, stage.far)
 
 
 def unevenness(queue, flows, hop):
