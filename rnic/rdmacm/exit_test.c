@@ -42,7 +42,18 @@ static void await(struct rdma_event_channel *channel, enum rdma_cm_event_type ty
     rdma_ack_cm_event(event);
 }
 
-static void be_child(int ready, enum manner manner)
+/* Until the other end is closed, here too. */
+static void wait_for_close(const int ends[2])
+{
+    char none;
+    close(ends[1]);
+    if (read(ends[0], &none, 1) != 0) {
+        _exit(6);
+    }
+}
+
+/* `listens` is closed once there is somebody to connect to: else the request is refused. */
+static void be_child(const int listens[2], const int words[2], enum manner manner)
 {
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(PORT)};
     struct ibv_qp_init_attr init = {.cap = {4, 4, 1, 1, 0}, .qp_type = IBV_QPT_RC};
@@ -50,6 +61,8 @@ static void be_child(int ready, enum manner manner)
     struct rdma_cm_id *id;
     inet_pton(AF_INET, HERE, &address.sin_addr);
     setenv("WEIR_BIND", CHILD, 1);
+    close(words[1]);
+    wait_for_close(listens);
     struct rdma_event_channel *channel = rdma_create_event_channel();
     if (channel == NULL || rdma_create_id(channel, &id, NULL, RDMA_PS_TCP) != 0 ||
         rdma_resolve_addr(id, NULL, (struct sockaddr *)&address, 2000) != 0) {
@@ -65,7 +78,7 @@ static void be_child(int ready, enum manner manner)
     }
     await(channel, RDMA_CM_EVENT_ESTABLISHED);
     char word;
-    if (read(ready, &word, 1) != 1) { /* the peer hears nothing from now on */
+    if (read(words[0], &word, 1) != 1) { /* the peer hears nothing from now on */
         _exit(5);
     }
     if (manner == DISCONNECTS) {
@@ -161,20 +174,30 @@ static void listen_here(struct peer *peer)
     engine_unlock(peer->engine);
 }
 
+/* The children, then the peer, for nothing of an engine may be there when a process forks. */
+static void start_all(struct peer *peer, pid_t *children, int count, enum manner manner)
+{
+    int listens[2], words[2];
+    assert_int_equal(pipe(listens), 0);
+    assert_int_equal(pipe(words), 0);
+    fflush(NULL);
+    for (int i = 0; i < count; i++) {
+        children[i] = fork();
+        assert_true(children[i] >= 0);
+        if (children[i] == 0) {
+            be_child(listens, words, manner);
+        }
+    }
+    close(words[0]);
+    peer->word = words[1];
+    listen_here(peer);
+    close(listens[0]);
+    close(listens[1]);
+}
+
 static void start(struct peer *peer, enum manner manner)
 {
-    int ends[2];
-    assert_int_equal(pipe(ends), 0);
-    fflush(NULL);
-    peer->word = ends[1];
-    peer->child = fork();
-    assert_true(peer->child >= 0);
-    if (peer->child == 0) {
-        close(ends[1]);
-        be_child(ends[0], manner);
-    }
-    close(ends[0]);
-    listen_here(peer);
+    start_all(peer, &peer->child, 1, manner);
     expect_event(peer, CM_EVENT_REQUEST);
     expect_event(peer, CM_EVENT_ESTABLISHED);
 }
@@ -235,24 +258,13 @@ static void does_not_wait_for_ever(void **state)
 /* Each of them sees the other live, and no third is left who would say their goodbyes. */
 static void two_that_end_at_once_are_both_told_of(void **state)
 {
-    int ends[2];
     struct peer peer;
     pid_t children[2];
-    assert_int_equal(pipe(ends), 0);
-    fflush(NULL);
-    for (int i = 0; i < 2; i++) {
-        children[i] = fork();
-        if (children[i] == 0) {
-            close(ends[1]);
-            be_child(ends[0], JUST_ENDS);
-        }
-    }
-    close(ends[0]);
-    listen_here(&peer);
+    start_all(&peer, children, 2, JUST_ENDS);
     expect_events(&peer, CM_EVENT_ESTABLISHED, 2);
-    assert_int_equal(write(ends[1], "xx", 2), 2);
+    assert_int_equal(write(peer.word, "xx", 2), 2);
     expect_events(&peer, CM_EVENT_DISCONNECTED, 2);
-    close(ends[1]);
+    close(peer.word);
     for (int i = 0; i < 2; i++) {
         int status;
         assert_int_equal(waitpid(children[i], &status, 0), children[i]);
