@@ -3,8 +3,8 @@
  *
  * While a queue pair repairs, the requester's cursor stands at its frontier: new packets leave
  * there, lost ones from the scoreboard, lost ones first. Responses that overtook others are kept
- * and taken in order; a READ whose responses are missing is demanded again from the
- * first that is missing to the end of its chunk. */
+ * and taken in order; of a READ whose responses are missing those are demanded again
+ * (repair_demand). */
 #ifndef WEIR_TRANSPORT_REPAIR_H
 #define WEIR_TRANSPORT_REPAIR_H
 

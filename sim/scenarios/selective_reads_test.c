@@ -10,34 +10,7 @@
 #include <cmocka.h>
 
 #include "rnic/transport/qp_private.h"
-#include "sim/scenario.h"
-
-static struct scenario s;
-
-static int start(void **state)
-{
-    (void)state;
-    scenario_start_selective(&s);
-    return 0;
-}
-
-static int stop(void **state)
-{
-    (void)state;
-    scenario_stop(&s);
-    return 0;
-}
-
-static void post(enum work_kind kind, uint64_t id, uint32_t length)
-{
-    struct work work = {.kind = kind, .id = id, .length = length};
-    assert_int_equal(scenario_post(&s.a, work), STATUS_OK);
-}
-
-static uint64_t count(const struct party *party, enum counter counter)
-{
-    return device_counters(party->host->device)->values[counter];
-}
+#include "sim/scenarios/selective.h"
 
 /* Responses that overtook the lost one are kept; that one alone is demanded. */
 static void a_lost_response_is_demanded_again(void **state)

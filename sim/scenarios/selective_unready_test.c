@@ -7,31 +7,9 @@
 #include <cmocka.h>
 
 #include "rnic/transport/qp_private.h"
-#include "sim/scenario.h"
+#include "sim/scenarios/selective.h"
 
 #define PLACES 64u /* of a scenario's host */
-
-static struct scenario s;
-
-static int start(void **state)
-{
-    (void)state;
-    scenario_start_selective(&s);
-    return 0;
-}
-
-static int stop(void **state)
-{
-    (void)state;
-    scenario_stop(&s);
-    return 0;
-}
-
-static void post(enum work_kind kind, uint64_t id, uint32_t length)
-{
-    struct work work = {.kind = kind, .id = id, .length = length};
-    assert_int_equal(scenario_post(&s.a, work), STATUS_OK);
-}
 
 /* The packet that found no receive is sent again after the wait; those behind it are kept. */
 static void a_receiver_that_is_not_ready_keeps_the_rest(void **state)
@@ -203,11 +181,6 @@ static void an_rnr_nak_before_its_turn_is_kept(void **state)
                      "1062.129us B>A ACK psn=10\n"
                      "1062.129us B receive 1 success length=20\n"
                      "1063.129us A send 3 success\n");
-}
-
-static uint64_t count(const struct party *party, enum counter counter)
-{
-    return device_counters(party->host->device)->values[counter];
 }
 
 /* What B owes waits for the rest of a response. Then its report would say that the SEND is missing
