@@ -43,3 +43,9 @@ bool network_is_here(struct packet_sink *sink, const struct gid *gid)
     const struct network_port *port = (struct network_port *)sink;
     return (port->addresses >> network_host_of(gid) & 1) != 0;
 }
+
+void network_share(struct network *network, unsigned a, unsigned b)
+{
+    network->ports[a].addresses |= 1u << b;
+    network->ports[b].addresses |= 1u << a;
+}

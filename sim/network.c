@@ -5,6 +5,7 @@
 
 #include "rnic/base/check.h"
 #include "sim/describe.h"
+#include "sim/hold.h"
 #include "sim/short_emit.h"
 
 #define ECN_BITS   3u
@@ -532,6 +533,7 @@ void network_init(struct network *network, struct simulator *simulator, uint64_t
     memset(network, 0, sizeof *network);
     network->simulator = simulator;
     network->dice = dice_split(seed, 1);
+    network->holds = dice_split(seed, 21);
     network->ways = dice_split(seed, 18);
     network->short_full = 30;
     uint32_t run_packets = (dice_split(seed, 15).state >> 32) % 4 * 4; /* 0: none */
@@ -540,6 +542,7 @@ void network_init(struct network *network, struct simulator *simulator, uint64_t
             .sink = {.emit = emit,
                      .emit_short = short_emit,
                      .carries_acknowledgements = true,
+                     .hold_ns = network_hold_ns,
                      .reach = reach,
                      .withdraw = withdraw,
                      .emit_train = train_emit_singly,
@@ -586,12 +589,6 @@ void network_attach(struct network *network, unsigned host, struct network_end *
     if (end != NULL) {
         port->life++;
     }
-}
-
-void network_share(struct network *network, unsigned a, unsigned b)
-{
-    network->ports[a].addresses |= 1u << b;
-    network->ports[b].addresses |= 1u << a;
 }
 
 struct packet_sink *network_sink(struct network *network, unsigned host)

@@ -26,7 +26,8 @@ struct link_config {
     uint32_t queue_limit; /* frames that wait for the wire or are on it; 0: no limit */
     uint32_t queue_bytes; /* ... and bytes, of a queue that drops */
     bool drop_tail;       /* a full queue loses the frame; else the sink says "full" */
-    uint32_t refuse;      /* the sink says "full" for no visible reason */
+    uint32_t refuse;      /* the sink says "full" for no visible reason, */
+    uint32_t hold;        /* or that a stream had better wait */
     uint32_t loss;
     uint32_t burst_begin, burst_end, burst_loss; /* Gilbert-Elliott */
     uint32_t duplicate;
@@ -127,6 +128,7 @@ struct network_port {
 struct network {
     struct simulator *simulator;
     struct dice dice;
+    struct dice holds;
     struct dice ways;                              /* of short packets, see short_emit.h: */
     uint32_t short_full;                           /* so many of a hundred are refused there */
     struct network_link links[HOST_MAX][HOST_MAX]; /* [from][to] */
@@ -137,6 +139,7 @@ struct network {
                         uint32_t length);
     void *script_context;
 
+    uint64_t held;             /* streams that had to wait */
     uint64_t referred, unread; /* frames sent by reference, and that could not be read */
     uint64_t shorts;           /* ... and by the way of short packets, */
     uint64_t posted;           /* ... of those as they were posted */

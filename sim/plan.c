@@ -122,7 +122,8 @@ static const struct profile profiles[] = {
      .illegal_percent = 5,
      .late_percent = 40,
      .disturb_percent = 5,
-     .link = {.loss = 30000, .reorder = 30000, .reorder_ns = 20000, .duplicate = 10000}},
+     .link =
+         {.loss = 30000, .reorder = 30000, .reorder_ns = 20000, .duplicate = 10000, .hold = 20000}},
     {.name = "chaos",
      .pairs_max = 4,
      .ops_max = 12,

@@ -28,7 +28,7 @@ static void print_coverage(const uint64_t *counts)
     printf("retransmitted=%llu duplicate_requests=%llu rnr_naks=%llu connects=%llu "
            "disconnects=%llu overruns=%llu referred=%llu unread=%llu early=%llu reports=%llu "
            "shots=%llu reused=%llu recovered=%llu moved=%llu batches=%llu broken=%llu stale=%llu "
-           "taken_back=%llu shorts=%llu posted=%llu\n",
+           "taken_back=%llu shorts=%llu posted=%llu held=%llu\n",
            (unsigned long long)total.retransmitted, (unsigned long long)total.duplicates,
            (unsigned long long)total.rnr_naks, (unsigned long long)total.connects,
            (unsigned long long)total.disconnects, (unsigned long long)total.overruns,
@@ -38,7 +38,8 @@ static void print_coverage(const uint64_t *counts)
            (unsigned long long)total.recovered, (unsigned long long)total.moved,
            (unsigned long long)total.batches, (unsigned long long)total.broken,
            (unsigned long long)total.stale, (unsigned long long)total.taken_back,
-           (unsigned long long)total.shorts, (unsigned long long)total.posted);
+           (unsigned long long)total.shorts, (unsigned long long)total.posted,
+           (unsigned long long)total.held);
     static const char *const kinds[WORK_KIND_COUNT] = {
         [WORK_SEND] = "send",
         [WORK_SEND_IMMEDIATE] = "send_immediate",

@@ -186,6 +186,7 @@ static void add_coverage(struct world *world)
     coverage->referred += network->referred;
     coverage->shorts += network->shorts;
     coverage->posted += network->posted;
+    coverage->held += network->held;
     coverage->unread += network->unread;
     for (uint32_t i = 0; i < world->host_count; i++) {
         coverage->moved += world->hosts[i].direct.moved;

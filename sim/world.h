@@ -67,7 +67,7 @@ struct coverage {
     uint64_t lost, corrupted, duplicated, delayed, refusals, deaths, retransmitted, duplicates;
     uint64_t early, reports, shots, reused, recovered;
     uint64_t rnr_naks, connects, disconnects, overruns;
-    uint64_t referred, unread, shorts, posted;
+    uint64_t referred, unread, shorts, posted, held;
     uint64_t moved, batches, broken, stale, taken_back; /* directly */
 };
 

@@ -355,13 +355,34 @@ void qp_look(struct qp *qp)
     }
 }
 
+/* Between Weir ends a stream leaves others room in this host's own queue, too. */
+static bool host_has_room(struct qp *qp, struct instant now)
+{
+    struct packet_sink *sink = qp->environment->sink;
+    struct throttle *hold = &qp->selective->hold;
+    const struct qp_attributes *attributes = &qp->attributes;
+    if (sink->hold_ns == NULL || qp->peer_is_near) {
+        return true;
+    }
+    if (throttle_may_pass(hold, now)) {
+        uint64_t ns = sink->hold_ns(sink, &attributes->path, attributes->destination,
+                                    &qp->selective->hold_mark);
+        if (ns == 0) {
+            return true;
+        }
+        throttle_hold(hold, instant_after(now, ns));
+    }
+    qp_set_deadline(qp, hold->resume);
+    return false;
+}
+
 bool qp_may_send_data(struct qp *qp, struct instant now)
 {
     bool may = qp->rate == NULL || rate_may_send(qp->rate, now);
     if (!may) {
         qp_set_deadline(qp, qp->rate->throttle.resume);
     }
-    return may;
+    return may && (qp->selective == NULL || host_has_room(qp, now));
 }
 
 /* What waits for its time. */
@@ -382,6 +403,9 @@ void qp_expire(struct qp *qp, struct instant now)
     resume(qp, &qp->responder.reads->pace.throttle, now);
     if (qp->rate != NULL) {
         resume(qp, &qp->rate->throttle, now);
+    }
+    if (qp->selective != NULL) {
+        resume(qp, &qp->selective->hold, now);
     }
     if (qp_relay(qp) != NULL) {
         relay_expire(qp, now);

@@ -22,6 +22,7 @@
 #include "rnic/transport/scoreboard.h"
 #include "rnic/transport/share.h"
 #include "rnic/transport/step.h"
+#include "rnic/transport/throttle.h"
 
 struct qp;
 
@@ -31,6 +32,8 @@ struct selective {
     struct psn behind_early; /* the request that came early last */
     struct scoreboard board;
     struct share share;
+    struct throttle hold;     /* while enough of what was sent waits in this host */
+    uint64_t hold_mark;       /* see packet_sink */
     bool repairing;           /* `board` holds; before, and after nothing else, all is go-back-N */
     struct instant look;      /* when something may count as lost; NEVER: nothing is in doubt */
     bool left_out;            /* responses came early, and found no place, since the last gap */

@@ -16,6 +16,12 @@ bool throttle_may_pass(struct throttle *throttle, struct instant now)
     return true;
 }
 
+void throttle_hold(struct throttle *throttle, struct instant until)
+{
+    throttle->waiting = true;
+    throttle->resume = until;
+}
+
 void throttle_passed(struct throttle *throttle, struct instant now, uint32_t bytes, uint64_t rate)
 {
     struct instant earliest = {now.ns > BURST_NS ? now.ns - BURST_NS : 0};

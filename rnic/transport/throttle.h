@@ -16,6 +16,8 @@ struct throttle {
 
 /* Whether a packet may pass now; if not, not before `resume`. */
 bool throttle_may_pass(struct throttle *throttle, struct instant now);
+/* None may before then. */
+void throttle_hold(struct throttle *throttle, struct instant until);
 /* One did, at `rate` bytes per millisecond, which is not 0. */
 void throttle_passed(struct throttle *throttle, struct instant now, uint32_t bytes, uint64_t rate);
 

@@ -20,6 +20,7 @@ static void visit_udp(const struct udp *link, loop_statistics_visitor *visit, vo
     visit(context, "udp_lent_runs", udp->lent_runs);
     visit(context, "udp_unsegmented_runs", udp->unsegmented);
     visit(context, "udp_blocked", udp->blocked);
+    visit(context, "udp_held", udp->held);
     visit(context, "udp_dropped_too_long", udp->dropped_too_long);
     visit(context, "udp_dropped_unreachable", udp->dropped_unreachable);
     visit(context, "udp_dropped_other", udp->dropped_other);

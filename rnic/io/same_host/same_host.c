@@ -28,6 +28,8 @@ static bool emit(struct packet_sink *sink, const struct outgoing *outgoing);
 static bool emit_short(struct packet_sink *sink, const struct outgoing_short *outgoing);
 static uint32_t emit_train(struct packet_sink *sink, const struct train *train);
 static void room_given(struct inbox_room *room, uint64_t sender);
+static uint64_t hold_ns(struct packet_sink *sink, const struct path *path, struct qpn destination,
+                        uint64_t *mark);
 static uint32_t reach(struct packet_sink *sink, const struct path *path, struct qpn destination);
 static void withdraw(struct packet_sink *sink, const struct path *path, struct qpn destination,
                      bool responses);
@@ -81,6 +83,7 @@ enum status same_host_create(const struct same_host_config *config,
     same_host->sink = (struct packet_sink){.emit = emit,
                                            .emit_short = emit_short,
                                            .emit_train = emit_train,
+                                           .hold_ns = hold_ns,
                                            .carries_acknowledgements = true,
                                            .reach = reach,
                                            .withdraw = withdraw,
@@ -428,6 +431,15 @@ static uint32_t emit_train(struct packet_sink *sink, const struct train *train)
     bool near = find_by_path(same_host, train->path, packet_destination(train->header)) != NULL;
     sink->others_may_go = false;
     return near ? train_emit_singly(sink, train) : otherwise->emit_train(otherwise, train);
+}
+
+static uint64_t hold_ns(struct packet_sink *sink, const struct path *path, struct qpn destination,
+                        uint64_t *mark)
+{
+    struct same_host *same_host = CONTAINER_OF(sink, struct same_host, sink);
+    struct packet_sink *otherwise = same_host->otherwise;
+    bool waits = otherwise->hold_ns != NULL && find(same_host, path, destination) == NULL;
+    return waits ? otherwise->hold_ns(otherwise, path, destination, mark) : 0;
 }
 
 static uint32_t reach(struct packet_sink *sink, const struct path *path, struct qpn destination)

@@ -177,6 +177,7 @@ enum status udp_create(const struct udp_config *config, struct udp **ret_udp,
     }
     udp->sink.emit = udp_emit;
     udp->sink.emit_train = udp_emit_train;
+    udp->sink.hold_ns = udp_hold_ns;
     udp->sink.run_packets = UDP_RUN_SEGMENTS;
     udp->sink.run_bytes = UDP_RUN_BYTES;
     udp->port = config->port;

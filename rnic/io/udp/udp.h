@@ -62,6 +62,7 @@ struct udp_counters {
     uint64_t lent_runs;           /* of those, sent without a copy by the kernel */
     uint64_t unsegmented;         /* runs that the kernel refused as such: they left one by one */
     uint64_t blocked;             /* the socket's buffer was full: waited */
+    uint64_t held;                /* enough waited in this host: a stream did, too */
     uint64_t dropped_too_long;    /* EMSGSIZE */
     uint64_t dropped_unreachable; /* no route, no such source address, forbidden */
     uint64_t dropped_other;

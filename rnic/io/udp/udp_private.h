@@ -9,6 +9,7 @@
 #include "rnic/base/time.h"
 #include "rnic/io/system/clock.h"
 #include "rnic/io/system/complaints.h"
+#include "rnic/io/udp/backlog.h"
 #include "rnic/io/udp/fault.h"
 #include "rnic/io/udp/lender.h"
 #include "rnic/io/udp/udp.h"
@@ -68,6 +69,7 @@ struct udp_port {
     enum udp_family family;
     int descriptor; /* -1: not to be had */
     bool used;      /* since the last udp_tidy */
+    struct backlog backlog;
 };
 
 /* Addresses and marks of a message, as sendmsg wants them. */
@@ -82,6 +84,7 @@ struct udp {
     struct packet_sink sink;
     uint16_t port;
     int sockets[UDP_FAMILY_COUNT];
+    struct backlog backlogs[UDP_FAMILY_COUNT];
     struct gid bound[UDP_FAMILY_COUNT];
     struct udp_port ports[UDP_PORTS];
     uint32_t port_count;
@@ -178,6 +181,10 @@ uint16_t udp_source_port(struct udp *udp, enum udp_family family, const struct p
                          struct qpn destination);
 /* For a port that udp_source_port has named. */
 int udp_sending_socket(struct udp *udp, enum udp_family family, uint16_t source_port);
+struct backlog *udp_backlog(struct udp *udp, enum udp_family family, uint16_t source_port);
+/* As a packet_sink's. */
+uint64_t udp_hold_ns(struct packet_sink *sink, const struct path *path, struct qpn destination,
+                     uint64_t *mark);
 void udp_close_ports(struct udp *udp);
 
 bool udp_emit(struct packet_sink *sink, const struct outgoing *outgoing);

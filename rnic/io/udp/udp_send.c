@@ -237,6 +237,8 @@ static bool send_singly(struct udp *udp, struct udp_run *run, uint32_t *ret_drop
         if (sent > 0) {
             run->sent += (uint32_t)sent;
             udp->counters.packets_sent += (uint32_t)sent;
+            backlog_give(udp_backlog(udp, family, run->path.source_port),
+                         (uint32_t)sent * run->segment);
         } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
             return false;
         } else if (errno != EINTR) {
@@ -305,6 +307,8 @@ static uint16_t segment_of(const struct udp_run *run)
 
 static void count_sent(struct udp *udp, const struct udp_run *run)
 {
+    enum udp_family family = udp_family_of(&run->path.remote);
+    backlog_give(udp_backlog(udp, family, run->path.source_port), run->length);
     udp->counters.packets_sent += run->count;
     udp->counters.segmented_sends += run->count > 1;
     udp->refusals = run->count > 1 ? 0 : udp->refusals;
