@@ -362,6 +362,7 @@ static bool host_has_room(struct qp *qp, struct instant now)
     struct throttle *hold = &qp->selective->hold;
     const struct qp_attributes *attributes = &qp->attributes;
     if (sink->hold_ns == NULL || qp->peer_is_near) {
+        hold->waiting = false;
         return true;
     }
     if (throttle_may_pass(hold, now)) {
@@ -534,10 +535,17 @@ static enum step transmit_phase(struct qp *qp, struct instant now, bool requests
     return step;
 }
 
-/* Before that no more data pass; moves with each packet of them, where the rate is limited. */
-static uint64_t data_due_ns(const struct qp *qp)
+/* Something lets data pass now and then only: the rate, or this host's queue. */
+static bool is_limited(const struct qp *qp)
 {
-    return qp->rate == NULL ? 0 : qp->rate->throttle.due.ns;
+    return qp_rate(qp) != 0 || (qp->selective != NULL && qp->selective->hold.waiting);
+}
+
+/* Moves with each packet of data, where something may limit them. */
+static uint64_t data_passed(const struct qp *qp)
+{
+    uint64_t due_ns = qp->rate == NULL ? 0 : qp->rate->throttle.due.ns;
+    return due_ns + (qp->selective == NULL ? 0 : qp->selective->data_sent);
 }
 
 /* Answers first: programs expect that their send completes before what it asked for arrives, as it
@@ -548,25 +556,25 @@ enum step qp_transmit(struct qp *qp, struct instant now, uint32_t burst, uint32_
     uint32_t sent = 0;
     bool rides = !qp->requests_first && answer_may_ride(qp) && may_have_some(qp, true);
     bool requests = qp->requests_first || rides;
-    uint64_t due_ns = data_due_ns(qp);
+    uint64_t before = data_passed(qp);
     enum step step = transmit_phase(qp, now, requests, burst, &sent);
     if (step == STEP_SENT && rides && answer_may_ride(qp)) {
         step = transmit_answer(qp, now); /* what was done directly carries nothing */
     }
-    bool passed = data_due_ns(qp) != due_ns, answered = !requests;
+    bool passed = data_passed(qp) != before, answered = !requests;
     if (step == STEP_IDLE) {
         requests = !requests;
-        due_ns = data_due_ns(qp);
+        before = data_passed(qp);
         step = sent < burst ? transmit_phase(qp, now, requests, burst, &sent) : STEP_SENT;
-        answered = data_due_ns(qp) != due_ns ? !requests : answered;
-        passed |= data_due_ns(qp) != due_ns;
+        answered = data_passed(qp) != before ? !requests : answered;
+        passed |= data_passed(qp) != before;
     }
-    /* Where the rate lets one packet of data pass at a time, a turn is that packet, however often
-     * it is looked for before its time, and whatever else leaves until then, such as a CNP; but a
-     * whole burst of what no rate counts, such as demands, is one, too. */
-    if (qp_rate(qp) != 0 && passed) {
+    /* Where the rate lets one packet of data pass at a time, or the host's queue a run, a turn is
+     * that, however often it is looked for before its time, and whatever else leaves until then,
+     * such as a CNP; but a whole burst of what no rate counts, such as demands, is one, too. */
+    if (is_limited(qp) && passed) {
         qp->requests_first = answered;
-    } else if (qp_rate(qp) != 0) {
+    } else if (is_limited(qp)) {
         qp->requests_first = step == STEP_SENT ? !requests : qp->requests_first;
     } else if (sent > 0 || step == STEP_IDLE) {
         qp->requests_first = step != STEP_IDLE && !requests;

@@ -206,6 +206,9 @@ static inline void qp_sent_data(struct qp *qp, struct instant now, uint32_t byte
     if (qp->rate != NULL) {
         rate_sent(qp->rate, now, bytes);
     }
+    if (qp->selective != NULL) {
+        qp->selective->data_sent++;
+    }
 }
 
 /* Hands a packet to the sink along `path`. False: full. */

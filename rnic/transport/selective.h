@@ -34,6 +34,7 @@ struct selective {
     struct share share;
     struct throttle hold;     /* while enough of what was sent waits in this host */
     uint64_t hold_mark;       /* see packet_sink */
+    uint32_t data_sent;       /* packets, or trains, of data; wraps */
     bool repairing;           /* `board` holds; before, and after nothing else, all is go-back-N */
     struct instant look;      /* when something may count as lost; NEVER: nothing is in doubt */
     bool left_out;            /* responses came early, and found no place, since the last gap */

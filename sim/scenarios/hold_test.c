@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -75,6 +76,27 @@ static void who_waits_goes_on(void **state)
     assert_true(count(&s.a, COUNTER_RETRANSMITTED_PACKETS) <= repeated + 20);
 }
 
+/* Of what may leave now and then, responses and requests take turns. */
+static void requests_and_responses_take_turns(void **state)
+{
+    (void)state;
+    scenario_agree(&s);
+    hold(ALWAYS / 2);
+    for (uint64_t id = 3; id < 7; id++) {
+        struct work work = {.kind = WORK_READ, .id = id, .length = 32 * 256};
+        assert_int_equal(scenario_post(&s.b, work), STATUS_OK);
+    }
+    scenario_run_for(&s, WAIT_US / 8);
+    post(WORK_WRITE, 2, 16 * 256);
+    scenario_run(&s);
+    const char *written = strstr(s.text, "A send 2 success");
+    const char *last_read = strstr(s.text, "B send 6 success");
+    assert_non_null(written);
+    assert_non_null(last_read);
+    assert_true(written < last_read);
+    forget_trace(&s);
+}
+
 static void who_has_not_agreed_does_not_wait(void **state)
 {
     (void)state;
@@ -93,6 +115,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(data_wait_and_answers_do_not, start, stop),
         cmocka_unit_test_setup_teardown(responses_wait_likewise, start, stop),
         cmocka_unit_test_setup_teardown(who_waits_goes_on, start, stop),
+        cmocka_unit_test_setup_teardown(requests_and_responses_take_turns, start, stop),
         cmocka_unit_test_setup_teardown(who_has_not_agreed_does_not_wait, start, stop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
