@@ -1,5 +1,5 @@
-/* The hold_ns of the network's ports (rnic/transport/port.h): of links that say so each stream has
- * to wait now and then, for a while. */
+/* The hold_ns of the network's ports (rnic/transport/port.h): of links that say so each stream that
+ * has something under way has to wait now and then, for a while. */
 #ifndef WEIR_SIM_HOLD_H
 #define WEIR_SIM_HOLD_H
 

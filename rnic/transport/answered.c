@@ -47,7 +47,11 @@ static inline void progress(struct qp *qp, struct instant now, uint32_t count)
             selective_want(qp);
         }
     }
-    requester_heard(qp, now, !psn_equal(requester->unacked, requester->frontier));
+    bool waiting = !psn_equal(requester->unacked, requester->frontier);
+    if (qp->selective != NULL && !waiting) {
+        qp->selective->hold_mark = 0; /* all has left this host long ago */
+    }
+    requester_heard(qp, now, waiting);
 }
 
 static uint32_t row(const struct qp *qp, uint32_t most)

@@ -67,8 +67,8 @@ struct packet_sink {
      * called where run_packets is 0. */
     uint32_t (*emit_train)(struct packet_sink *sink, const struct train *train);
     /* How long data to there had better wait, since enough of what the link was given waits in this
-     * host; 0: not at all. *mark is the sink's, one of each stream, 0 at first. NULL: the link has
-     * no such queue. */
+     * host; 0: not at all. *mark is the sink's, one of each stream; 0: nothing of the stream can
+     * wait there, so it need not. NULL: the link has no such queue. */
     uint64_t (*hold_ns)(struct packet_sink *sink, const struct path *path, struct qpn destination,
                         uint64_t *mark);
     /* Requests to who is near (arrival) may bring acknowledgements. */

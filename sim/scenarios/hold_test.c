@@ -28,14 +28,14 @@ static void data_wait_and_answers_do_not(void **state)
     struct work work = {.kind = WORK_WRITE, .id = 3, .length = 256};
     assert_int_equal(scenario_post(&s.b, work), STATUS_OK);
     post(WORK_READ, 4, 256); /* behind what waits */
-    scenario_run_for(&s, WAIT_US);
-    expect_trace(&s, "B>A WRITE_ONLY psn=100 length=256\n"
+    scenario_run_for(&s, WAIT_US / 4);
+    expect_trace(&s, "A>B WRITE_FIRST psn=9 length=512\n"
+                     "B>A WRITE_ONLY psn=100 length=256\n"
                      "A>B ACK psn=100\n"
                      "B send 3 success\n");
     hold(0);
     scenario_run(&s);
-    expect_trace(&s, "A>B WRITE_FIRST psn=9 length=512\n"
-                     "A>B WRITE_LAST psn=10\n"
+    expect_trace(&s, "A>B WRITE_LAST psn=10\n"
                      "A>B READ_REQUEST psn=11 length=256\n"
                      "B>A READ_RESPONSE_ONLY psn=11\n"
                      "A send 2 success\n"
@@ -67,13 +67,27 @@ static void who_waits_goes_on(void **state)
     scenario_agree(&s);
     uint64_t repeated = count(&s.a, COUNTER_RETRANSMITTED_PACKETS);
     hold(MOSTLY);
-    post(WORK_WRITE, 2, 40 * 256);
+    post(WORK_WRITE, 2, 160 * 256);
     scenario_run(&s);
     forget_trace(&s);
     assert_true(s.network.held > 100);
     assert_int_equal(count(&s.a, COUNTER_COMPLETIONS), 2);
-    expect_equal_bytes(&s.a, &s.b, 0, 40 * 256);
+    expect_equal_bytes(&s.a, &s.b, 0, 160 * 256);
     assert_true(count(&s.a, COUNTER_RETRANSMITTED_PACKETS) <= repeated + 20);
+}
+
+static void who_has_nothing_under_way_does_not_wait(void **state)
+{
+    (void)state;
+    scenario_agree(&s);
+    hold(ALWAYS);
+    for (uint64_t id = 2; id < 10; id++) {
+        post(WORK_WRITE, id, 256);
+        scenario_run_for(&s, 5);
+        assert_int_equal(count(&s.a, COUNTER_COMPLETIONS), id);
+    }
+    forget_trace(&s);
+    assert_int_equal(s.network.held, 0);
 }
 
 /* Of what may leave now and then, responses and requests take turns. */
@@ -115,6 +129,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(data_wait_and_answers_do_not, start, stop),
         cmocka_unit_test_setup_teardown(responses_wait_likewise, start, stop),
         cmocka_unit_test_setup_teardown(who_waits_goes_on, start, stop),
+        cmocka_unit_test_setup_teardown(who_has_nothing_under_way_does_not_wait, start, stop),
         cmocka_unit_test_setup_teardown(requests_and_responses_take_turns, start, stop),
         cmocka_unit_test_setup_teardown(who_has_not_agreed_does_not_wait, start, stop),
     };

@@ -52,7 +52,8 @@ uint64_t backlog_hear(struct backlog *backlog, struct instant now, uint32_t wait
 {
     measure(backlog, now, waiting);
     uint64_t enough = larger(backlog->rate * worth_ns(backlog) / MILLISECOND_NS, BACKLOG_LEAST);
-    bool has_one = mark + BACKLOG_RUN + waiting > backlog->given;
+    bool has_one =
+        mark > 0 && mark <= backlog_mark(backlog) && mark + BACKLOG_RUN + waiting > backlog->given;
     if (waiting > enough && has_one) {
         backlog->holds = true;
         return within_bounds((waiting - enough) * MILLISECOND_NS / (2 * backlog->rate + 1));

@@ -51,8 +51,14 @@ static inline bool backlog_asks(const struct backlog *backlog)
     return backlog->given >= backlog->due;
 }
 
-/* So many bytes wait. Returns for how long a stream had better wait; 0: not at all. `mark`: how
- * many had been given when it was last allowed a run. */
+/* What a stream has that is allowed a run now, and shows when it asks for the next. */
+static inline uint64_t backlog_mark(const struct backlog *backlog)
+{
+    return backlog->given + 1;
+}
+
+/* So many bytes wait. Returns for how long a stream had better wait; 0: not at all. `mark`: 0 where
+ * nothing of the stream can wait; one of another socket, as before this was opened, is no worse. */
 uint64_t backlog_hear(struct backlog *backlog, struct instant now, uint32_t waiting, uint64_t mark);
 
 #endif

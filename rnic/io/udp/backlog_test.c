@@ -56,7 +56,7 @@ static void give(struct backlog *backlog, struct interface *interface, struct st
         streams->resume[index] = instant_after(now, ns);
         return;
     }
-    streams->mark[index] = backlog->given;
+    streams->mark[index] = backlog_mark(backlog);
     streams->given[index] += RUN;
     backlog_give(backlog, RUN);
     interface->waiting += RUN;
@@ -132,7 +132,7 @@ static void a_fast_interface_is_asked_seldom(void **state)
     while (!backlog_asks(&backlog)) {
         backlog_give(&backlog, RUN);
     }
-    uint64_t mark = backlog.given;
+    uint64_t mark = backlog_mark(&backlog);
     (void)backlog_hear(&backlog, now, 8u << 20, 0);
     backlog_give(&backlog, RUN);
     assert_true(backlog_asks(&backlog)); /* each run from now on */
@@ -159,6 +159,24 @@ static void who_has_nothing_waiting_may_give_a_run(void **state)
     uint32_t waiting = 300000;
     assert_int_equal(backlog_hear(&backlog, (struct instant){2}, waiting, 500000), 0);
     assert_true(backlog_hear(&backlog, (struct instant){2}, waiting, 900000) > 0);
+    assert_int_equal(backlog_hear(&backlog, (struct instant){2}, waiting, 0), 0);
+}
+
+/* Its socket was closed while it had nothing to send, and opened again for others. */
+static void what_another_socket_was_given_holds_nobody_back(void **state)
+{
+    (void)state;
+    struct backlog former = {.given = 5000000}, backlog = {.given = 1000000, .asked = {1}};
+    uint64_t mark = backlog_mark(&former);
+    assert_int_equal(backlog_hear(&backlog, (struct instant){2}, 300000, mark), 0);
+}
+
+static void who_has_nothing_under_way_is_never_held(void **state)
+{
+    (void)state;
+    struct backlog backlog = {.asked = {1}};
+    backlog_give(&backlog, RUN);
+    assert_int_equal(backlog_hear(&backlog, (struct instant){2}, 2 * RUN, 0), 0);
 }
 
 int main(void)
@@ -169,6 +187,8 @@ int main(void)
         cmocka_unit_test(a_fast_interface_is_asked_seldom),
         cmocka_unit_test(streams_of_one_socket_share_it),
         cmocka_unit_test(who_has_nothing_waiting_may_give_a_run),
+        cmocka_unit_test(what_another_socket_was_given_holds_nobody_back),
+        cmocka_unit_test(who_has_nothing_under_way_is_never_held),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

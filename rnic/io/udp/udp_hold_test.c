@@ -46,6 +46,7 @@ static void a_stream_waits_while_enough_of_it_waits_here(void **state)
     struct path path = path_to(&here);
     uint64_t mark = 0, other = 0;
     kernel.waiting = 0;
+    assert_int_equal(hold_ns(udp, &path, &other), 0);
     assert_int_equal(hold_ns(udp, &path, &mark), 0);
     assert_int_equal(kernel.asked, 1);
     assert_int_equal(hold_ns(udp, &path, &mark), 0);

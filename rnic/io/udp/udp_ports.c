@@ -143,7 +143,7 @@ uint64_t udp_hold_ns(struct packet_sink *sink, const struct path *path, struct q
         ioctl(udp_sending_socket(udp, family, source_port), SIOCOUTQ, &waiting) == 0) {
         ns = backlog_hear(backlog, clock_now(), (uint32_t)waiting, *mark);
     }
-    *mark = ns == 0 ? backlog->given : *mark;
+    *mark = ns == 0 ? backlog_mark(backlog) : *mark;
     udp->counters.held += ns != 0;
     return ns;
 }
