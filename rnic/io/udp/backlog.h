@@ -35,6 +35,7 @@ struct backlog {
     uint64_t given_then;  /* of `given` */
     uint32_t waiting;     /* bytes */
     uint64_t rate;        /* bytes per millisecond that leave, as far as seen; 0: not yet */
+    uint32_t steady;      /* so often in a row, of a link at work */
 
     bool holds;        /* somebody waits */
     uint64_t worth_ns; /* what leaves in so long may wait; 0: BACKLOG_NS */
