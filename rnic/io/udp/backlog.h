@@ -20,7 +20,7 @@
 
 #include "rnic/base/time.h"
 
-#define BACKLOG_NS     MILLISECOND_NS
+#define BACKLOG_NS     (2 * MILLISECOND_NS)
 #define BACKLOG_MAX_NS (16 * MILLISECOND_NS)
 #define BACKLOG_LEAST  (32u << 10) /* bytes that may wait however slowly they leave */
 #define BACKLOG_RUN    (64u << 10) /* what a stream gives at once, at most */
@@ -51,6 +51,9 @@ static inline bool backlog_asks(const struct backlog *backlog)
 {
     return backlog->given >= backlog->due;
 }
+
+/* Nobody needs to wait, whatever is heard. */
+void backlog_let_pass(struct backlog *backlog);
 
 /* What a stream has that is allowed a run now, and shows when it asks for the next. */
 static inline uint64_t backlog_mark(const struct backlog *backlog)

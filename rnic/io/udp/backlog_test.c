@@ -160,10 +160,10 @@ static void a_fast_interface_is_asked_seldom(void **state)
         backlog_give(&backlog, RUN);
     }
     uint64_t mark = backlog_mark(&backlog);
-    (void)backlog_hear(&backlog, now, 8u << 20, 0);
+    (void)backlog_hear(&backlog, now, 16u << 20, 0);
     backlog_give(&backlog, RUN);
     assert_true(backlog_asks(&backlog)); /* each run from now on */
-    assert_true(backlog_hear(&backlog, now, 8u << 20, mark) > 0);
+    assert_true(backlog_hear(&backlog, now, 16u << 20, mark) > 0);
 }
 
 static void streams_of_one_socket_share_it(void **state)

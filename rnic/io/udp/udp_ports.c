@@ -9,11 +9,8 @@
  * These sockets only send. One that nothing has left from for a while is closed, and opened again
  * when something does; but not while a packet waits whose ICRC covers its port. */
 #include <linux/filter.h>
-#include <linux/sockios.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
-#include "rnic/base/container.h"
 #include "rnic/io/system/clock.h"
 #include "rnic/io/system/raw_file.h"
 #include "rnic/io/udp/udp_private.h"
@@ -128,24 +125,6 @@ struct backlog *udp_backlog(struct udp *udp, enum udp_family family, uint16_t so
 {
     struct udp_port *port = source_port == udp->port ? NULL : find(udp, family, source_port);
     return port != NULL ? &port->backlog : &udp->backlogs[family];
-}
-
-uint64_t udp_hold_ns(struct packet_sink *sink, const struct path *path, struct qpn destination,
-                     uint64_t *mark)
-{
-    struct udp *udp = CONTAINER_OF(sink, struct udp, sink);
-    enum udp_family family = udp_family_of(&path->remote);
-    uint16_t source_port = udp_source_port(udp, family, path, destination);
-    struct backlog *backlog = udp_backlog(udp, family, source_port);
-    int waiting = 0;
-    uint64_t ns = 0;
-    if (backlog_asks(backlog) &&
-        ioctl(udp_sending_socket(udp, family, source_port), SIOCOUTQ, &waiting) == 0) {
-        ns = backlog_hear(backlog, clock_now(), (uint32_t)waiting, *mark);
-    }
-    *mark = ns == 0 ? backlog_mark(backlog) : *mark;
-    udp->counters.held += ns != 0;
-    return ns;
 }
 
 void udp_close_ports(struct udp *udp)

@@ -1,5 +1,6 @@
 /* What udp.c (sockets, receiving), udp_gather.c (packets into runs), udp_send.c (runs to the
- * kernel), udp_ports.c (source ports) and udp_errors.c (what did not get through) share. */
+ * kernel), udp_ports.c (source ports), udp_hold.c (who waits) and udp_errors.c (what did not get
+ * through) share. */
 #ifndef WEIR_IO_UDP_PRIVATE_H
 #define WEIR_IO_UDP_PRIVATE_H
 
@@ -116,6 +117,12 @@ struct udp {
     } link_local[UDP_LINK_LOCAL_MAX]; /* a cache, round robin; also of sources of multicasts */
     uint32_t link_local_next;
 
+    struct {
+        bool known;
+        struct gid local;
+        bool is_wireless; /* the interface that has it */
+    } radio;              /* of whom the answer was wanted last */
+
     bool has_fault;
     struct fault fault;
     struct udp_delayed *delayed; /* UDP_DELAYED_MAX of them, with a fault only */
@@ -182,7 +189,7 @@ uint16_t udp_source_port(struct udp *udp, enum udp_family family, const struct p
 /* For a port that udp_source_port has named. */
 int udp_sending_socket(struct udp *udp, enum udp_family family, uint16_t source_port);
 struct backlog *udp_backlog(struct udp *udp, enum udp_family family, uint16_t source_port);
-/* As a packet_sink's. */
+/* udp_hold.c. As a packet_sink's. */
 uint64_t udp_hold_ns(struct packet_sink *sink, const struct path *path, struct qpn destination,
                      uint64_t *mark);
 void udp_close_ports(struct udp *udp);

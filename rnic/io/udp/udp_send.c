@@ -75,6 +75,7 @@ static void doubt_interface(struct udp *udp, const struct path *path)
 void udp_addresses_changed(struct udp *udp)
 {
     memset(udp->link_local, 0, sizeof udp->link_local);
+    udp->radio.known = false;
 }
 
 static uint8_t *add_control(struct msghdr *message, int level, int type, const void *value,
