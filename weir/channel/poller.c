@@ -24,6 +24,7 @@
 #define EXTRA_ROUNDS   64 /* a peer that never stops shall not hold the caller */
 #define QUEUE_ENTRIES  8192
 #define MILLISECOND_NS ((uint64_t)1000000)
+#define STIRRED        ((uint64_t)0) /* armed for long ago, and not read since */
 #define SLOTS_MAX      (1u << LANE_SLOT_BITS)
 
 uint64_t clock_now_ns(void)
@@ -216,7 +217,7 @@ static void stir(struct weir_poller *poller)
 {
     const struct itimerspec now = {.it_value.tv_nsec = 1};
     timerfd_settime(poller->timer_source.fd, TFD_TIMER_ABSTIME, &now, NULL);
-    poller->timer_armed_ns = 0;
+    poller->timer_armed_ns = STIRRED;
 }
 
 void poller_note_end(struct weir_poller *poller)
@@ -383,8 +384,9 @@ static void arm_timer(struct weir_poller *poller)
 bool poller_set_timer(struct weir_poller *poller, struct timer *timer, uint64_t delay_ms)
 {
     bool is_set = timers_set(&poller->timers, timer, clock_now_ns() + delay_ms * MILLISECOND_NS);
-    if (is_set && poller->is_slept_on && !poller->is_polling) {
-        arm_timer(poller); /* it may be slept on before weir_poll is called again */
+    /* It may be slept on before weir_poll is called again; who is stirred calls it. */
+    if (is_set && poller->is_slept_on && !poller->is_polling && poller->timer_armed_ns != STIRRED) {
+        arm_timer(poller);
     }
     return is_set;
 }

@@ -62,6 +62,26 @@ static void test_end_between(void **state)
     world_close(&world);
 }
 
+/* What was to be seen to at once is, whatever is to be done later. */
+static void test_end_between_and_a_timer(void **state)
+{
+    struct world world;
+    unsigned fired = 0;
+    world_open(&world, *state, 1, false);
+    assert_true(is_woken(world.server_poller, 0));
+    finish(world.server_poller);
+    assert_false(is_woken(world.server_poller, 0));
+    weir_listener_close(world.listener);
+    assert_int_equal(weir_timer(world.server_poller, 1000000, fire, &fired), WEIR_OK);
+    assert_true(is_woken(world.server_poller, 0));
+    finish(world.server_poller);
+    assert_null(world.server_poller->listeners);
+    assert_false(is_woken(world.server_poller, 0));
+    assert_int_equal(weir_timer(world.server_poller, 3, fire, &fired), WEIR_OK);
+    assert_true(is_woken(world.server_poller, 5000));
+    world_close(&world);
+}
+
 /* A program may have one for each request that it waits for, and takes it back with the answer. */
 static void test_many_timers(void **state)
 {
@@ -110,6 +130,7 @@ static void test_returns_before_all_is_quiet(void **state)
 {
     struct world world;
     struct end client = {0};
+    unsigned fired = 0;
     world_open_pair(&world, *state, &client, false);
     restless = world.server_poller;
     struct source source = {eventfd(1, EFD_CLOEXEC), disarm};
@@ -118,6 +139,7 @@ static void test_returns_before_all_is_quiet(void **state)
     finish(restless);
     poller_unwatch(restless, &source);
     assert_true(restless->queues->is_armed);
+    assert_int_equal(weir_timer(restless, 1000000, fire, &fired), WEIR_OK);
     assert_true(is_woken(restless, 0)); /* what came while it was not is looked for */
     finish(restless);
     assert_false(is_woken(restless, 0));
@@ -185,6 +207,8 @@ static void test_short_queues_where_long_ones_fail(void **state)
 #define EACH(options)                                                                              \
     {"timer set between (" #options ")", test_timer_set_between, NULL, NULL, &world_##options},    \
         {"end between (" #options ")", test_end_between, NULL, NULL, &world_##options},            \
+        {"end between, and a timer (" #options ")", test_end_between_and_a_timer, NULL, NULL,      \
+         &world_##options},                                                                        \
     {                                                                                              \
         "returns before all is quiet (" #options ")", test_returns_before_all_is_quiet, NULL,      \
             NULL, &world_##options                                                                 \
