@@ -190,6 +190,7 @@ static void accepted_by_peer(struct weir_connection *connection, const struct ev
         connection_fail(connection, WEIR_PROTOCOL, "%s", wrong);
         return;
     }
+    connection_answered(connection);
     connection_agree(connection);
     connection->token = connection->peer.token;
     struct weir_error error;

@@ -214,6 +214,7 @@ static void take_accept(struct weir_connection *connection, const struct hello *
 {
     connection->peer = *hello;
     connection->token = hello->token;
+    connection_answered(connection);
     connection_agree(connection);
     if (bring_all_up(connection, peer)) {
         send_frame(connection, HELLO_READY, WEIR_OK);

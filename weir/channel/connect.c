@@ -69,6 +69,13 @@ bool connection_try_next(struct weir_connection *connection)
     return false;
 }
 
+void connection_answered(struct weir_connection *connection)
+{
+    if (!connection->is_flushed) {
+        poller_set_timer(connection->poller, &connection->life, milliseconds_left(connection));
+    }
+}
+
 /* Many that were refused at once come back one after the other, and ever later. */
 bool connection_try_again(struct weir_connection *connection, const char *words)
 {
@@ -84,6 +91,17 @@ bool connection_try_again(struct weir_connection *connection, const char *words)
     connection->repetitions++;
     connection->target_next--;
     return poller_set_timer(connection->poller, &connection->life, pause_ms);
+}
+
+void connection_refused(struct weir_connection *connection, const struct hello *refusal)
+{
+    if ((refusal->status == WEIR_UNREACHABLE && connection_try_next(connection)) ||
+        (refusal->status == WEIR_STATE && connection_try_again(connection, refusal->words))) {
+        return;
+    }
+    connection_fail(connection, WEIR_REFUSED, "the peer refused the connection (%s)",
+                    refusal->words[0] != 0 ? refusal->words
+                                           : weir_status_name((enum weir_status)refusal->status));
 }
 
 enum weir_status connection_begin(struct weir_poller *poller,

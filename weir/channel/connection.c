@@ -190,9 +190,8 @@ enum weir_status connection_add_lane(struct weir_connection *connection, unsigne
     struct lane *lane = &connection->lanes[index];
     uint32_t messages = index == 0 ? SENDER_BUFFERS + SENDER_RESERVE : 0;
     uint32_t receives = index == 0 ? connection->buffers.receive_count : 0;
-    enum weir_status status = lane_create(lane, connection, (uint8_t)index,
-                                          messages + TRANSFER_BUSY + 1, receives, ret_error);
-    return status;
+    return lane_create(lane, connection, (uint8_t)index, messages + TRANSFER_BUSY + 1, receives,
+                       ret_error);
 }
 
 enum weir_status connection_post_receives(struct weir_connection *connection,
@@ -293,17 +292,6 @@ void connection_fail(struct weir_connection *connection, enum weir_status status
     connection_end(connection);
 }
 
-void connection_refused(struct weir_connection *connection, const struct hello *refusal)
-{
-    if ((refusal->status == WEIR_UNREACHABLE && connection_try_next(connection)) ||
-        (refusal->status == WEIR_STATE && connection_try_again(connection, refusal->words))) {
-        return;
-    }
-    connection_fail(connection, WEIR_REFUSED, "the peer refused the connection (%s)",
-                    refusal->words[0] != 0 ? refusal->words
-                                           : weir_status_name((enum weir_status)refusal->status));
-}
-
 void connection_abort(struct weir_connection *connection, enum weir_status status,
                       const char *format, ...)
 {
@@ -323,11 +311,11 @@ void connection_abort(struct weir_connection *connection, enum weir_status statu
     bool can_tell = connection->state != CONNECTION_CONNECTING && !connection->is_flushed &&
                     !connection->sender.has_bye;
     connection->state = CONNECTION_ABORTING;
-    if (!can_tell || !poller_set_timer(connection->poller, &connection->life, ABORT_MS)) {
+    if (can_tell && poller_set_timer(connection->poller, &connection->life, ABORT_MS)) {
+        sender_post_abort(connection);
+    } else {
         connection_end(connection);
-        return;
     }
-    sender_post_abort(connection);
 }
 
 void connection_take_abort(struct weir_connection *connection, const struct message *message)
@@ -452,7 +440,9 @@ static void life_over(struct timer *timer)
     } else if (connection->state == CONNECTION_CONNECTING) {
         connection_fail(connection, WEIR_TIMED_OUT,
                         connection->is_server ? "the peer left the connection half-open for %.1f s"
-                                              : "no answer to the connection request for %.1f s",
+                        : connection->peer.purpose != 0
+                            ? "the peer said yes, but the connection is not up after %.1f s"
+                            : "no answer to the connection request for %.1f s",
                         connection_age(connection));
     } else if (connection->state == CONNECTION_CLOSING) {
         closing_over(connection);

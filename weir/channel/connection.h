@@ -97,6 +97,8 @@ enum weir_status connection_begin(struct weir_poller *poller,
                                   struct weir_error *ret_error);
 /* The address being tried leads nowhere. False: it was the last, or its peer has answered. */
 bool connection_try_next(struct weir_connection *connection);
+/* The peer has answered with yes: no other address is tried, and the time is all its. */
+void connection_answered(struct weir_connection *connection);
 /* Its peer has no room now, as `words` say: it is tried once more in a while. False: the time is
  * over. */
 bool connection_try_again(struct weir_connection *connection, const char *words);

@@ -353,6 +353,40 @@ static void test_closes_before_it_has_all(void **state)
     world_close(&world);
 }
 
+/* The first of two addresses answers within its share of the time, and then takes longer. */
+static void test_answer_is_worth_all_the_time(void **state)
+{
+    struct world world;
+    struct end client = {0};
+    struct sockaddr_storage targets[ADDRESSES_MAX];
+    struct weir_channel_options options;
+    struct weir_error error;
+    unsigned count;
+    world_open(&world, *state, 2, true);
+    assert_int_equal(
+        address_resolve(weir_listener_address(world.listener), false, targets, &count, &error),
+        WEIR_OK);
+    targets[1] = targets[0];
+    assert_int_equal(connection_resolve_options(world.fabric, *state, &options, &error), WEIR_OK);
+    options.connect_timeout_ms = 4000;
+    assert_int_equal(
+        connection_begin(world.client_poller, targets, 2, &options, &client.connection, &error),
+        WEIR_OK);
+    client.connection->handler = end_handler;
+    client.connection->user = &client;
+    while (client.connection->peer.purpose != HELLO_ACCEPT) {
+        world_poll(&world);
+    }
+    while (connection_age(client.connection) < 2.1) {
+        assert_true(weir_poll(world.client_poller, 1) >= 0);
+        assert_false(client.is_closed);
+    }
+    world_run_until_open(&world, &client);
+    weir_close(client.connection);
+    world_run_until(&world, &client.is_closed);
+    world_close(&world);
+}
+
 /* What a queue pair waits for an acknowledgement follows from the silence timeout, by rdma_cm too,
  * whose own choice may be longer than the silence timeout. */
 static void expect_ack_timeout(struct weir_connection *connection)
@@ -411,6 +445,10 @@ int main(int argc, char **argv)
         {"test_closes_before_it_has_all (cm)", test_closes_before_it_has_all, NULL, NULL,
          &world_cm},
         {"test_closes_before_it_has_all (tcp)", test_closes_before_it_has_all, NULL, NULL,
+         &world_tcp},
+        {"test_answer_is_worth_all_the_time (cm_lanes)", test_answer_is_worth_all_the_time, NULL,
+         NULL, &world_cm_lanes},
+        {"test_answer_is_worth_all_the_time (tcp)", test_answer_is_worth_all_the_time, NULL, NULL,
          &world_tcp},
         {"test_ack_timeout (cm)", test_ack_timeout, NULL, NULL, &world_cm},
         {"test_ack_timeout (cm_lanes)", test_ack_timeout, NULL, NULL, &world_cm_lanes},
