@@ -335,6 +335,33 @@ static enum weir_status open_chosen(struct weir_fabric *fabric,
 /* One at a time: who finds the one library of the pair loaded must find the other. */
 static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
 
+/* The thread that was opening one is not in the child. */
+static void after_fork(void)
+{
+    pthread_mutex_init(&opening, NULL);
+}
+
+static void watch_forks(void)
+{
+    pthread_atfork(NULL, NULL, after_fork);
+}
+
+/* A thread that were cancelled while a name is looked up would leave the lock to nobody. */
+static enum weir_status open_alone(struct weir_fabric *fabric,
+                                   const struct weir_fabric_options *options,
+                                   const struct wish *wish, struct weir_error *ret_error)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    int before;
+    pthread_once(&once, watch_forks);
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before);
+    pthread_mutex_lock(&opening);
+    enum weir_status status = open_chosen(fabric, options, wish, ret_error);
+    pthread_mutex_unlock(&opening);
+    pthread_setcancelstate(before, NULL);
+    return status;
+}
+
 enum weir_status weir_fabric_open(const struct weir_fabric_options *options,
                                   struct weir_fabric **ret_fabric, struct weir_error *ret_error)
 {
@@ -356,9 +383,7 @@ enum weir_status weir_fabric_open(const struct weir_fabric_options *options,
         return error_set(ret_error, WEIR_NO_MEMORY, "no memory");
     }
     pthread_mutex_init(&fabric->lock, NULL);
-    pthread_mutex_lock(&opening);
-    status = open_chosen(fabric, options, &wish, ret_error);
-    pthread_mutex_unlock(&opening);
+    status = open_alone(fabric, options, &wish, ret_error);
     if (status != WEIR_OK) {
         pthread_mutex_destroy(&fabric->lock);
         free(fabric);

@@ -129,7 +129,7 @@ static int case_twice(void)
 }
 
 static sem_t begin, ended;
-static bool halts;
+static volatile bool halts;
 
 /* Between the two libraries another thread may open a fabric, and is given the time for it. */
 void *dlopen(const char *file, int mode)
@@ -186,6 +186,39 @@ static int case_threads(void)
     return failure == NULL && count_mapped() == 1 && count_files("librdmacm.so.1") == 1 ? 0 : 1;
 }
 
+static void begin_to_open(pthread_t *ret_thread)
+{
+    sem_init(&begin, 0, 1);
+    sem_init(&ended, 0, 0);
+    halts = true;
+    pthread_create(ret_thread, NULL, open_and_close, &begin);
+    while (halts) {
+        usleep(1000);
+    }
+}
+
+/* While a thread opens one the process forks, and then it is cancelled: nobody waits for it. */
+static int case_interrupted(void)
+{
+    pthread_t other;
+    struct weir_fabric *fabric;
+    struct weir_error error;
+    int status;
+    begin_to_open(&other);
+    pid_t child = fork();
+    alarm(20);
+    if (child == 0) {
+        alarm(10);
+        _exit(open_kind(WEIR_FABRIC_SOFT, &fabric, &error) != WEIR_OK);
+    }
+    waitpid(child, &status, 0);
+    pthread_join(other, NULL);
+    begin_to_open(&other);
+    pthread_cancel(other);
+    pthread_join(other, NULL);
+    return open_kind(WEIR_FABRIC_SOFT, &fabric, &error) == WEIR_OK && status == 0 ? 0 : 1;
+}
+
 /* Under LD_PRELOAD of our libibverbs, as `weir run` does it: found nowhere else, yet taken. */
 static int case_preloaded(void)
 {
@@ -234,6 +267,7 @@ static const struct {
     {"rdma", case_rdma},
     {"twice", case_twice},
     {"threads", case_threads},
+    {"interrupted", case_interrupted},
     {"preloaded", case_preloaded},
     {"system", case_system_is_there},
     {"working-directory", case_working_directory},
@@ -300,6 +334,11 @@ static void test_twice(void **state)
 static void test_threads(void **state)
 {
     run_case("threads", NULL);
+}
+
+static void test_interrupted(void **state)
+{
+    run_case("interrupted", NULL);
 }
 
 static void test_preloaded(void **state)
@@ -543,6 +582,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_rdma_never_falls_back),
         cmocka_unit_test(test_twice),
         cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_interrupted),
         cmocka_unit_test(test_preloaded),
         cmocka_unit_test(test_system_is_there),
         cmocka_unit_test(test_nothing_of_the_working_directory),

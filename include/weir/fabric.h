@@ -39,7 +39,8 @@ struct weir_fabric_options {
 /* Loads the library and finds the device. A verbs library that is in the process already, linked to
  * the program for example, is the one that is used: there can be no second. `options` may be NULL.
  * Not closed before everything that was made from it; closing NULL is fine. Threads may open
- * fabrics at once, and may make pollers, and memory, of one. */
+ * fabrics at once, and may make pollers, and memory, of one; none is cancelled while it opens one.
+ */
 enum weir_status weir_fabric_open(const struct weir_fabric_options *options,
                                   struct weir_fabric **ret_fabric, struct weir_error *ret_error);
 void weir_fabric_close(struct weir_fabric *fabric);
