@@ -356,12 +356,11 @@ void connection_advance_close(struct weir_connection *connection)
 /* Who has said goodbye answers the peer's, even where that was an answer itself: its sender cannot
  * know that it arrived, if the acknowledgement is lost and we are gone. What answers the answer
  * need not be known to have arrived. */
-void connection_take_bye(struct weir_connection *connection, bool is_answer)
+void connection_take_bye(struct weir_connection *connection)
 {
     struct sender *sender = &connection->sender;
     bool is_first = !connection->peer_is_done;
     connection->peer_is_done = true;
-    sender->bye_is_sent = sender->bye_is_sent || (is_answer && sender->has_bye);
     sender->owes_answer = is_first ? sender->has_bye : sender->owes_answer;
     if (connection->state == CONNECTION_OPEN) {
         error_set(&connection->reason, WEIR_DISCONNECTED, "%s: the peer closed the connection",

@@ -146,8 +146,8 @@ void connection_abort(struct weir_connection *connection, enum weir_status statu
 void connection_disconnected(struct weir_connection *connection);
 /* The device gave up a queue pair of ours without saying why. */
 void connection_flushed(struct weir_connection *connection);
-/* The peer's BYE, in order (`is_answer`: it says that ours has arrived), or its ABORT. */
-void connection_take_bye(struct weir_connection *connection, bool is_answer);
+/* The peer's BYE, in order, or its ABORT. */
+void connection_take_bye(struct weir_connection *connection);
 void connection_take_abort(struct weir_connection *connection, const struct message *message);
 /* Ends an orderly close if everything is done. */
 void connection_advance_close(struct weir_connection *connection);

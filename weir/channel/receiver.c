@@ -176,7 +176,7 @@ void receiver_advance(struct weir_connection *connection)
             receiver->unseen = arrival->next;
         }
         if (arrival->kind == ARRIVAL_BYE) {
-            connection_take_bye(connection, arrival->value != 0);
+            connection_take_bye(connection);
         } else {
             deliver(connection, arrival);
         }
@@ -266,8 +266,10 @@ static void take_message(struct weir_connection *connection, uint32_t buffer,
         take_in_line(connection, buffer, message);
         break;
     case MESSAGE_BYE:
+        /* That ours has arrived is true at once, whatever is in line before it. */
+        connection->sender.bye_is_sent |= message->value != 0 && connection->sender.has_bye;
         if (is_second_bye) {
-            connection_take_bye(connection, true);
+            connection_take_bye(connection);
             return;
         }
         connection->receiver.has_bye = true;

@@ -188,6 +188,38 @@ static void test_put_and_get(void **state)
     pair_close(&pair);
 }
 
+#define STREAM_LENGTH ((size_t)32 << 10)
+
+/* There is always one more on its way. */
+static void send_next(struct weir_connection *connection, enum weir_status status, void *argument)
+{
+    if (status == WEIR_OK) { /* STATE: it has ended */
+        weir_send(connection, argument, STREAM_LENGTH, send_next, argument);
+    }
+}
+
+/* Who closes does not wait for the end of what the peer goes on to send. */
+static void test_close_under_a_stream(void **state)
+{
+    static uint8_t bytes[STREAM_LENGTH];
+    struct pair pair;
+    pair_open(&pair, *state);
+    struct weir_connection *server = pair.world.servers[0].connection;
+    for (unsigned i = 0; i < 2 * CREDIT_PULLS_MAX; i++) {
+        assert_int_equal(weir_send(server, bytes, STREAM_LENGTH, send_next, bytes), WEIR_OK);
+    }
+    world_run_until_count(&pair.world, &pair.client.received, 3);
+    weir_close(pair.client.connection);
+    world_run_until(&pair.world, &pair.client.is_closed);
+    world_run_until(&pair.world, &pair.world.servers[0].is_closed);
+    memset(slow, 0, sizeof(slow));
+    assert_int_equal(pair.client.reason.status, WEIR_OK);
+    assert_int_equal(pair.world.servers[0].reason.status, WEIR_DISCONNECTED);
+    world_close(&pair.world);
+    weir_memory_deregister(pair.here);
+    weir_memory_deregister(pair.there);
+}
+
 /* A path that stops is another matter. */
 static void test_nothing_more(void **state)
 {
@@ -436,6 +468,8 @@ int main(int argc, char **argv)
         SLOW(test_put_with_notice, cm_lanes),
         SLOW(test_put_and_get, cm),
         SLOW(test_put_and_get, cm_lanes),
+        SLOW(test_close_under_a_stream, cm),
+        SLOW(test_close_under_a_stream, tcp_lanes),
         SLOW(test_nothing_more, cm),
         {"test_backlog_is_no_silence (cm)", test_backlog_is_no_silence, NULL, NULL, &world_cm},
         {"test_backlog_is_no_silence (tcp)", test_backlog_is_no_silence, NULL, NULL, &world_tcp},

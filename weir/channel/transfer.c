@@ -16,7 +16,7 @@ void transfers_init(struct weir_connection *connection)
 
 bool transfers_are_idle(const struct weir_connection *connection)
 {
-    return connection->transfers.first == NULL;
+    return connection->transfers.awaited == 0;
 }
 
 static void link_transfer(struct transfers *transfers, struct transfer *transfer)
@@ -27,6 +27,7 @@ static void link_transfer(struct transfers *transfers, struct transfer *transfer
         transfers->first->previous = transfer;
     }
     transfers->first = transfer;
+    transfers->awaited += !transfer->is_late;
 }
 
 static void unlink_transfer(struct transfers *transfers, struct transfer *transfer)
@@ -39,6 +40,7 @@ static void unlink_transfer(struct transfers *transfers, struct transfer *transf
     if (transfer->next != NULL) {
         transfer->next->previous = transfer->previous;
     }
+    transfers->awaited -= !transfer->is_late;
 }
 
 void transfer_end(struct weir_connection *connection, struct transfer *transfer,

@@ -23,7 +23,8 @@ struct transfer {
     struct transfer *next_waiting;    /* those with pieces to post */
     bool is_put;
     bool has_notice;
-    bool is_late; /* a message that the peer announced while we close: holds up no limit */
+    bool is_late; /* a message that the peer announced while we close: holds up neither a limit nor
+                     our last message, or a peer that goes on sending would */
     uint32_t notice;
     uint8_t *local;
     uint32_t local_key;
@@ -41,6 +42,7 @@ struct transfer {
 
 struct transfers {
     struct transfer *first; /* all */
+    size_t awaited;         /* of them not late */
     struct transfer *waiting, **waiting_end;
     struct stride stride;
     unsigned next_lane;
@@ -50,6 +52,7 @@ void transfers_init(struct weir_connection *connection);
 void transfers_fini(struct weir_connection *connection, enum weir_status status);
 /* Posts pieces as far as lanes have room. */
 void transfers_advance(struct weir_connection *connection);
+/* True if none is under way, but for late ones. */
 bool transfers_are_idle(const struct weir_connection *connection);
 
 /* Begins a get for the receiver's own use. */
