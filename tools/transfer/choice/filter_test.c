@@ -85,6 +85,15 @@ static const struct {
     {"a\\b", "a\\b", false, true}, /* no wildcard, so no quoting either */
     {"a\\b*", "ab", false, true},
     {"\xff\n*", "\xff\n", false, true},
+    {"[[:]x", ":x", false, true}, /* the name of a kind has no end: two bytes */
+    {"[[:]x", "[x", false, true},
+    {"[[:a]:]", "a:]", false, true},
+    {"[[:word:]a]", "a", false, false}, /* no kind */
+    {"[![:word:]]", "a", false, false},
+    {"[[::]a]", "a", false, false},
+    {"[z-a]", "z", false, true}, /* its first byte alone */
+    {"[z-a]", "m", false, false},
+    {"[z-a]", "a", false, false},
 };
 
 static void patterns_match_as_in_rsync(void **state)

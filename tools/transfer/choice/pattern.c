@@ -38,8 +38,10 @@ static void take_range(struct byte_set *set, unsigned first, unsigned last)
     }
 }
 
-static void take_named(struct byte_set *set, const char *name, size_t length)
+/* False: there is no such name. */
+static bool take_named(struct byte_set *set, const char *name, size_t length)
 {
+    bool is_known = false;
     static const struct {
         const char *name;
         int (*is)(int byte);
@@ -48,10 +50,12 @@ static void take_named(struct byte_set *set, const char *name, size_t length)
                  {"punct", ispunct}, {"space", isspace}, {"upper", isupper}, {"xdigit", isxdigit}};
     for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
         bool named = strlen(kinds[i].name) == length && memcmp(kinds[i].name, name, length) == 0;
+        is_known |= named;
         for (unsigned byte = 0; named && byte < 256; byte++) {
             set->bits[byte / 64] |= (uint64_t)(kinds[i].is((int)byte) != 0) << (byte % 64);
         }
     }
+    return is_known;
 }
 
 /* One byte of a class, which a backslash may quote; NULL at the pattern's end. */
@@ -62,24 +66,26 @@ static const char *class_byte(const char *at, unsigned char *ret_byte)
     return *at != 0 ? at + 1 : NULL;
 }
 
-/* One item of a class: a byte, a range, or a name in "[:" and ":]". Returns what is behind it. */
+/* One item of a class: a byte, a range, or a name in "[:" and ":]". Returns what is behind it, or
+ * NULL where it makes the whole pattern match nothing. */
 static const char *class_item(const char *at, struct byte_set *set)
 {
     unsigned char first, last;
     if (at[0] == '[' && at[1] == ':') {
-        const char *end = strstr(at + 2, ":]");
+        const char *name = at + 2, *end = strchr(name, ']');
         if (end == NULL) {
             return NULL;
         }
-        take_named(set, at + 2, (size_t)(end - at - 2));
-        return end + 2;
+        if (end > name && end[-1] == ':') {
+            return take_named(set, name, (size_t)(end - 1 - name)) ? end + 1 : NULL;
+        } /* else the bracket is a byte like any other */
     }
     at = class_byte(at, &first);
-    last = first;
+    take_range(set, first, first); /* also of a range that ends before it */
     if (at != NULL && at[0] == '-' && at[1] != 0 && at[1] != ']') {
         at = class_byte(at + 1, &last);
+        take_range(set, first, last);
     }
-    take_range(set, first, last);
     return at;
 }
 
