@@ -10,20 +10,19 @@
 
 #include "tools/transfer/disk/confine.h"
 
-/* An inode's number alone may be given to the next file. */
 struct identity {
     uint32_t major, minor;
     uint64_t inode;
-    int64_t born_s; /* 0 where the file system does not tell */
-    uint32_t born_ns;
+    struct birth birth;
     uint16_t type;
 };
 
-/* The key is device and inode for a sender, 0 and the entry for a receiver; of an entry that was
- * refused, which is not looked for among the others, NO_DEVICE and the entry. */
+/* The key is device, inode and birth for a sender, 0 and the entry for a receiver; of an entry that
+ * was refused, which is not looked for among the others, NO_DEVICE and the entry. */
 #define NO_DEVICE UINT64_MAX
 struct hard_link {
     uint64_t device, inode;
+    struct birth birth;
     uint32_t id;
     uint64_t left; /* names that are still to come */
     struct identity placed;
@@ -37,7 +36,10 @@ static int compare(const void *one, const void *other)
     if (a->device != b->device) {
         return a->device < b->device ? -1 : 1;
     }
-    return a->inode < b->inode ? -1 : a->inode > b->inode;
+    if (a->inode != b->inode) {
+        return a->inode < b->inode ? -1 : 1;
+    }
+    return birth_compare(&a->birth, &b->birth);
 }
 
 void hard_links_clear(struct hard_links *links)
@@ -94,9 +96,15 @@ static void count_name(struct hard_links *links, struct hard_link *link)
     }
 }
 
-uint32_t hard_links_first(struct hard_links *links, const struct stat *status)
+static struct hard_link key_of(const struct stat *status, const struct birth *birth)
 {
-    const struct hard_link key = {.device = status->st_dev, .inode = status->st_ino};
+    return (struct hard_link){.device = status->st_dev, .inode = status->st_ino, .birth = *birth};
+}
+
+uint32_t hard_links_first(struct hard_links *links, const struct stat *status,
+                          const struct birth *birth)
+{
+    const struct hard_link key = key_of(status, birth);
     struct hard_link *link = find(links, &key);
     if (link == NULL) {
         return 0;
@@ -113,19 +121,19 @@ uint32_t hard_links_first(struct hard_links *links, const struct stat *status)
     return id;
 }
 
-void hard_links_sent(struct hard_links *links, const struct stat *status, uint32_t id,
-                     const char *path)
+void hard_links_sent(struct hard_links *links, const struct stat *status, const struct birth *birth,
+                     uint32_t id, const char *path)
 {
-    const struct hard_link key = {.device = status->st_dev,
-                                  .inode = status->st_ino,
-                                  .id = id,
-                                  .left = (uint64_t)status->st_nlink - 1};
+    struct hard_link key = key_of(status, birth);
+    key.id = id;
+    key.left = (uint64_t)status->st_nlink - 1;
     remember(links, &key, "", path);
 }
 
-void hard_links_withdraw(struct hard_links *links, const struct stat *status)
+void hard_links_withdraw(struct hard_links *links, const struct stat *status,
+                         const struct birth *birth)
 {
-    const struct hard_link key = {.device = status->st_dev, .inode = status->st_ino};
+    const struct hard_link key = key_of(status, birth);
     struct hard_link *link = find(links, &key);
     if (link != NULL) {
         forget(links, link);
@@ -170,15 +178,14 @@ static int open_path(int top, const char *path)
 static bool identify(int fd, struct identity *ret_identity)
 {
     struct statx status;
-    if (statx(fd, "", AT_EMPTY_PATH, STATX_INO | STATX_TYPE | STATX_BTIME, &status) != 0) {
+    if (statx(fd, "", AT_EMPTY_PATH, STATX_INO | STATX_TYPE, &status) != 0) {
         return false;
     }
     *ret_identity = (struct identity){
         .major = status.stx_dev_major,
         .minor = status.stx_dev_minor,
         .inode = status.stx_ino,
-        .born_s = status.stx_btime.tv_sec,
-        .born_ns = status.stx_btime.tv_nsec,
+        .birth = birth_of(fd),
         .type = status.stx_mode & S_IFMT,
     };
     return true;
@@ -187,8 +194,7 @@ static bool identify(int fd, struct identity *ret_identity)
 static bool is_same(const struct identity *one, const struct identity *other)
 {
     return one->major == other->major && one->minor == other->minor && one->inode == other->inode &&
-           one->born_s == other->born_s && one->born_ns == other->born_ns &&
-           one->type == other->type;
+           one->type == other->type && birth_compare(&one->birth, &other->birth) == 0;
 }
 
 void hard_links_placed(struct hard_links *links, uint32_t id, uint32_t names, int top,

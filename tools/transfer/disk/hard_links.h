@@ -1,5 +1,5 @@
-/* Which names are names of one file: a sender knows a file that it has sent by device and inode, a
- * receiver finds one that it has placed by the number of its entry.
+/* Which names are names of one file: a sender knows a file that it has sent by device, inode and
+ * birth, a receiver finds one that it has placed by the number of its entry.
  *
  * Bounded: both keep HARD_LINKS_MAX files whose names have not all come, and of their paths
  * HARD_LINKS_LENGTH_MAX bytes, and forget a file with its last name. A sender counts what the
@@ -11,6 +11,8 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/stat.h>
+
+#include "tools/transfer/disk/birth.h"
 
 #define HARD_LINKS_MAX        (1u << 18)
 #define HARD_LINKS_LENGTH_MAX (32u << 20)
@@ -24,12 +26,14 @@ struct hard_links {
 void hard_links_clear(struct hard_links *links);
 
 /* Sender: the entry that was the file's first name, or 0; one name less is left then. */
-uint32_t hard_links_first(struct hard_links *links, const struct stat *status);
+uint32_t hard_links_first(struct hard_links *links, const struct stat *status,
+                          const struct birth *birth);
 /* Sender: entry `id` is the file's first name, at `path`, which begins with the source's. */
-void hard_links_sent(struct hard_links *links, const struct stat *status, uint32_t id,
-                     const char *path);
+void hard_links_sent(struct hard_links *links, const struct stat *status, const struct birth *birth,
+                     uint32_t id, const char *path);
 /* Sender: that entry was thrown away. */
-void hard_links_withdraw(struct hard_links *links, const struct stat *status);
+void hard_links_withdraw(struct hard_links *links, const struct stat *status,
+                         const struct birth *birth);
 /* Sender: entry `id`, whatever it is, was not placed: it is no file's first name. */
 void hard_links_refused(struct hard_links *links, uint32_t id);
 

@@ -38,6 +38,7 @@ static void both_forget_alike(void **state)
 {
     struct scratch *scratch = scratch_create();
     struct hard_links sender = {0}, receiver = {0};
+    const struct birth birth = {.s = 1};
     struct stat status = {.st_dev = 1, .st_nlink = 2};
     char path[PARTS * PART + 2];
     unsigned said = 0;
@@ -45,12 +46,13 @@ static void both_forget_alike(void **state)
     make_deep(scratch, path);
     for (uint32_t id = 1; id <= count; id++) {
         status.st_ino = id;
-        hard_links_sent(&sender, &status, id, path + PART - 3); /* "dd/...", as the source may be */
+        /* "dd/...", as the source may be */
+        hard_links_sent(&sender, &status, &birth, id, path + PART - 3);
         hard_links_placed(&receiver, id, 2, scratch->fd, path);
     }
     for (uint32_t id = 1; id <= count; id++) {
         status.st_ino = id;
-        uint32_t first = hard_links_first(&sender, &status);
+        uint32_t first = hard_links_first(&sender, &status, &birth);
         if (first != 0) {
             int fd = hard_links_open(&receiver, first, scratch->fd);
             assert_true(fd >= 0);
@@ -78,11 +80,28 @@ static void a_name_that_is_passed_over_counts(void **state)
     scratch_destroy(scratch);
 }
 
+/* Where a file has gone before all its names were met, the next one may have its inode's number. */
+static void a_number_that_is_used_again_is_another_file(void **state)
+{
+    const struct stat status = {.st_dev = 1, .st_ino = 7, .st_nlink = 2};
+    const struct birth one = {.s = 5, .ns = 1}, other = {.s = 5, .ns = 2};
+    struct hard_links sender = {0};
+    hard_links_sent(&sender, &status, &one, 1, "s/one");
+    assert_int_equal(hard_links_first(&sender, &status, &other), 0);
+    hard_links_sent(&sender, &status, &other, 2, "s/other");
+    assert_int_equal(hard_links_first(&sender, &status, &other), 2);
+    assert_int_equal(sender.count, 1); /* the receiver waits for the first one's names, too */
+    hard_links_withdraw(&sender, &status, &other);
+    assert_int_equal(hard_links_first(&sender, &status, &one), 1);
+    assert_int_equal(sender.count, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(both_forget_alike),
         cmocka_unit_test(a_name_that_is_passed_over_counts),
+        cmocka_unit_test(a_number_that_is_used_again_is_another_file),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

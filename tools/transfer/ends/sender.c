@@ -220,7 +220,7 @@ static void end_file(struct sender *sender, enum problem_code code, const char *
         sender_drop_chunks(sender);
         message.end.path = (struct span){path, strlen(path)};
         message.end.text = (struct span){text, strlen(text)};
-        hard_links_withdraw(&sender->links, &sender->file.source.status);
+        hard_links_withdraw(&sender->links, &sender->file.source.status, &sender->birth);
         sender->options.tally->bytes = sender->file.sent_bytes;
         sender->options.tally->kept = sender->file.kept;
         if (message.end.again) {

@@ -85,6 +85,22 @@ static bool may_have_names(const struct sender *sender, const struct stat *statu
            !S_ISDIR(status->st_mode);
 }
 
+/* Of the file of that status, unless the name has become another's since. */
+static struct birth birth_of_step(const struct sender *sender, const struct walk_step *step,
+                                  const struct stat *status)
+{
+    struct birth birth = {0};
+    struct stat held;
+    int fd = walk_hold(lookahead_walk(sender->lookahead), step);
+    if (fd >= 0 && fstat(fd, &held) == 0 && held.st_ino == status->st_ino) {
+        birth = birth_of(fd);
+    }
+    if (fd >= 0) {
+        close(fd);
+    }
+    return birth;
+}
+
 /* The one who was chosen, or the file's own with its name. */
 static void name_owner(struct sender *sender, enum owner_kind kind, bool by_name, uint32_t *id,
                        struct span *name)
@@ -127,7 +143,8 @@ static struct message entry_of(struct sender *sender, const struct walk_step *st
     if (may_have_names(sender, status) && kind != ENTRY_HARD_LINK) {
         message.entry.names =
             status->st_nlink < UINT32_MAX ? (uint32_t)status->st_nlink : UINT32_MAX;
-        hard_links_sent(&sender->links, status, message.entry.id, step->relative);
+        sender->birth = birth_of_step(sender, step, status);
+        hard_links_sent(&sender->links, status, &sender->birth, message.entry.id, step->relative);
     }
     return message;
 }
@@ -195,7 +212,11 @@ static void count_entry(struct sender *sender, const struct walk_step *step)
 static bool send_hard_link(struct sender *sender, const struct walk_step *step,
                            const struct stat *status)
 {
-    uint32_t first = may_have_names(sender, status) ? hard_links_first(&sender->links, status) : 0;
+    if (!may_have_names(sender, status)) {
+        return false;
+    }
+    const struct birth birth = birth_of_step(sender, step, status);
+    uint32_t first = hard_links_first(&sender->links, status, &birth);
     if (first == 0) {
         return false;
     }
@@ -221,7 +242,7 @@ static void send_without_contents(struct sender *sender, const struct look *look
     message.entry.size = (uint64_t)status->st_size;
     message.entry.content = wanted ? CONTENT_DRY : CONTENT_NOT_SENT;
     if (look->answer == ANSWER_LEFT) { /* the next of its names comes as a file of its own */
-        hard_links_withdraw(&sender->links, status);
+        hard_links_withdraw(&sender->links, status, &sender->birth);
     }
     sender_send_plain(sender, &message);
     count_entry(sender, &look->step);
@@ -487,7 +508,7 @@ void sender_send_node(struct sender *sender, const struct look *look)
         message.entry.minor = minor(step->status.st_rdev);
     }
     if (look->answer == ANSWER_LEFT) { /* the next of its names comes as a node of its own */
-        hard_links_withdraw(&sender->links, &step->status);
+        hard_links_withdraw(&sender->links, &step->status, &sender->birth);
     }
     sender_send(sender, &message, target);
     count_entry(sender, step);

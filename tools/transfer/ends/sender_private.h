@@ -107,6 +107,7 @@ struct sender {
     struct again_at_device again;
     struct owners owners;
     struct hard_links links;
+    struct birth birth;      /* of the last file of several names that was to be sent */
     struct inquiry *inquiry; /* NULL: nothing has been asked */
 
     uint8_t *memory;
