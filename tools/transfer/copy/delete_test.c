@@ -355,6 +355,35 @@ static void a_directory_that_cannot_be_read_to_its_end_is_told(void **state)
     broken = 0;
 }
 
+/* Where the file system gives a new directory the inode's number of one that has gone, too. */
+static void nothing_is_deleted_for_a_source_that_was_made_anew(void **state)
+{
+    struct world *world = *state;
+    const struct scratch *s = world->scratch;
+    uint64_t identity = 0;
+    scratch_directory(s, "here/t");
+    scratch_fill(s, "here/t/0", 1 << 20, 0);
+    scratch_fill(s, "here/t/1", 1 << 20, 1);
+    scratch_write(s, "root/old", "x");
+    world->request.copy = (struct session_copy){.identities = &identity};
+    world->request.wishes.bits = WISH_RECURSIVE | WISH_DELETE | WISH_IGNORE_ERRORS;
+    world_begin_push(world, "t/", "/");
+    while (session_tally(world->server)->files == 0 && world_step(world)) {
+    }
+    memory_pair_cut(world->pair);
+    world_run(world);
+    assert_int_equal(session_outcome(world->client), SESSION_LOST);
+    assert_true(identity != 0);
+    world_push(world, "gone", "/"); /* nothing of the first is open any more */
+    assert_int_equal(unlinkat(s->fd, "here/t/0", 0), 0);
+    assert_int_equal(unlinkat(s->fd, "here/t/1", 0), 0);
+    assert_int_equal(unlinkat(s->fd, "here/t", AT_REMOVEDIR), 0);
+    scratch_directory(s, "here/t");
+    world_push(world, "t/", "/");
+    expect_done(world, 1, 0);
+    scratch_expect(s, "root/old", "x");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -367,6 +396,7 @@ int main(void)
         T(a_dry_run_tells_what_is_in_the_way),
         T(what_came_is_not_deleted_under_another_case),
         T(a_directory_that_cannot_be_read_to_its_end_is_told),
+        T(nothing_is_deleted_for_a_source_that_was_made_anew),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

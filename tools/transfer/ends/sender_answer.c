@@ -51,10 +51,13 @@ static bool is_root(const struct sender *sender, const struct walk_step *step)
 
 uint64_t sender_identity(const struct sender *sender, const struct walk_step *step)
 {
-    const uint64_t numbers[2] = {step->status.st_dev, step->status.st_ino};
+    uint64_t numbers[4] = {step->status.st_dev, step->status.st_ino};
     uint8_t digest[DIGEST_LENGTH];
     uint64_t identity = 0;
     if (is_root(sender, step)) {
+        const struct birth birth = birth_of(walk_folder_fd(step->inside));
+        numbers[2] = (uint64_t)birth.s;
+        numbers[3] = birth.ns;
         digest_of(numbers, sizeof(numbers), digest);
         memcpy(&identity, digest, sizeof(identity));
         identity += identity == 0;
