@@ -211,6 +211,11 @@ static void go_ahead(struct lookahead *lookahead)
     turn_end(turn);
 }
 
+bool lookahead_has_room(const struct lookahead *lookahead)
+{
+    return !is_full(lookahead) && may_ask(lookahead);
+}
+
 bool lookahead_pump(struct lookahead *lookahead)
 {
     bool asking = lookahead->asks_open < ASKS_MAX;
@@ -220,7 +225,7 @@ bool lookahead_pump(struct lookahead *lookahead)
         (full || !may_ask(lookahead) || lookahead->asks_open == 0)) {
         send_questions(lookahead);
     }
-    return !full && may_ask(lookahead);
+    return lookahead_has_room(lookahead);
 }
 
 bool lookahead_may_go_on(const struct lookahead *lookahead)

@@ -43,6 +43,8 @@ void lookahead_part_sources(struct lookahead *lookahead);
 
 /* Walks on for a little. True: there is more to do without waiting for anything. */
 bool lookahead_pump(struct lookahead *lookahead);
+/* The same, of what another call would do. */
+bool lookahead_has_room(const struct lookahead *lookahead);
 /* The next step whose turn it is; NULL: it has to be waited for. WALK_END is the last. It lasts
  * until lookahead_pop. */
 struct look *lookahead_head(struct lookahead *lookahead);

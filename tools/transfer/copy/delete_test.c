@@ -12,10 +12,12 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "tools/transfer/choice/lookahead.h"
 #include "tools/transfer/copy/session_world.h"
 
 int __real_fstatat64(int directory, const char *name, struct stat64 *status, int flags);
@@ -384,6 +386,24 @@ static void nothing_is_deleted_for_a_source_that_was_made_anew(void **state)
     scratch_expect(s, "root/old", "x");
 }
 
+/* Where as many directories are open as are looked ahead in, one name is asked about at a time.
+ * When it is dealt with, there is more to do, for which no event will come. */
+static void what_lies_deep_is_looked_through_without_a_pause(void **state)
+{
+    struct world *world = *state;
+    const struct scratch *s = world->scratch;
+    char name[16 + 2 * LOOKAHEAD_FOLDERS + 8] = "here/t";
+    for (unsigned i = 0; i < LOOKAHEAD_FOLDERS + 2; i++) {
+        scratch_directory(s, name);
+        strcat(name, "/d");
+    }
+    scratch_write(s, name, "x");
+    world->request.wishes.bits = WISH_RECURSIVE | WISH_DELETE;
+    assert_int_equal(world_push(world, "t/", "/"), SESSION_COMPLETE);
+    assert_int_equal(world_push(world, "t/", "/"), SESSION_COMPLETE);
+    expect_done(world, 0, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -397,6 +417,7 @@ int main(void)
         T(what_came_is_not_deleted_under_another_case),
         T(a_directory_that_cannot_be_read_to_its_end_is_told),
         T(nothing_is_deleted_for_a_source_that_was_made_anew),
+        T(what_lies_deep_is_looked_through_without_a_pause),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -378,7 +378,7 @@ bool receiver_delete(struct receiver *receiver, bool *ret_done)
     struct lookahead *lookahead = receiver->deleting.lookahead;
     const struct walk *walk = lookahead_walk(lookahead);
     struct turn *turn = &receiver->deleting.turn;
-    bool more = lookahead_pump(lookahead);
+    lookahead_pump(lookahead);
     uint64_t work = walk_work(walk);
     unsigned steps = 0;
     const struct look *look;
@@ -396,5 +396,6 @@ bool receiver_delete(struct receiver *receiver, bool *ret_done)
     turn_end(turn);
     look = lookahead_head(lookahead);
     *ret_done = look != NULL && look->step.kind == WALK_END;
-    return look != NULL ? !*ret_done : more;
+    /* what is dealt with has made room, of which no event tells */
+    return look != NULL ? !*ret_done : lookahead_has_room(lookahead);
 }
