@@ -216,7 +216,12 @@ static int case_interrupted(void)
     begin_to_open(&other);
     pthread_cancel(other);
     pthread_join(other, NULL);
-    return open_kind(WEIR_FABRIC_SOFT, &fabric, &error) == WEIR_OK && status == 0 ? 0 : 1;
+    if (open_kind(WEIR_FABRIC_SOFT, &fabric, &error) != WEIR_OK) {
+        fprintf(stderr, "%s\n", error.message);
+        return 1;
+    }
+    weir_fabric_close(fabric);
+    return status == 0 ? 0 : 1;
 }
 
 /* Under LD_PRELOAD of our libibverbs, as `weir run` does it: found nowhere else, yet taken. */
