@@ -86,14 +86,27 @@ class Rounds:
                     for name in pair:
                         self.measure(name, number)
 
+    def forget(self, number):
+        for found in (*self.figures.values(), *self.states.values()):
+            found.pop(number, None)
+
 
 def run_rounds(chosen, options):
-    """The rounds, and the share of the processors that others had in the second before each."""
+    """The rounds, and the share of the processors that others had in the second before each. Interrupted, those that are whole."""
     rounds, others = Rounds(chosen, options), []
     for number in range(1, options.rounds + 1):
-        others.append(stages.share_at_work(1))
-        rounds.run(number)
-        print(f"round {number} of {options.rounds} done, others had {100 * others[-1]:.0f} % before it", file=sys.stderr)
+        try:
+            share = stages.share_at_work(1)
+            rounds.run(number)
+        except KeyboardInterrupt:
+            if not others:
+                raise
+            rounds.forget(number)
+            options.rounds = len(others)
+            print(f"interrupted in round {number}: the rounds before it are told", file=sys.stderr)
+            break
+        others.append(share)
+        print(f"round {number} of {options.rounds} done, others had {100 * share:.0f} % before it", file=sys.stderr)
     return rounds, others
 
 
