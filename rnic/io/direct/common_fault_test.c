@@ -9,6 +9,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "rnic/io/system/syscall_test.h"
+
 #ifndef UFFDIO_MOVE /* Linux 6.8 */
 struct uffdio_move {
     __u64 dst, src, len, mode;
@@ -25,8 +27,6 @@ static uint32_t mappings;   /* asked for through these */
 static uint8_t *to_protect; /* by the program, while it is turned */
 
 /* The program's calls go through these, by the linker's --wrap. */
-long __real_syscall(long number, ...);
-long __wrap_syscall(long number, ...);
 void *__real_mmap64(void *address, size_t length, int protection, int flags, int file,
                     off_t offset);
 void *__wrap_mmap64(void *address, size_t length, int protection, int flags, int file,
@@ -69,12 +69,10 @@ static void fail_thoroughly(long number, const long *arguments)
 
 long __wrap_syscall(long number, ...)
 {
-    long arguments[6];
+    long arguments[SYSCALL_ARGUMENTS];
     va_list list;
     va_start(list, number);
-    for (uint32_t i = 0; i < 6; i++) {
-        arguments[i] = va_arg(list, long);
-    }
+    take_arguments(list, arguments);
     va_end(list);
     if (to_protect != NULL && number == SYS_madvise) {
         (void)__real_syscall(SYS_mprotect, to_protect, (long)(PAGES * PAGE), PROT_READ);
@@ -84,8 +82,7 @@ long __wrap_syscall(long number, ...)
         fail_thoroughly(number, arguments);
         return -1;
     }
-    return __real_syscall(number, arguments[0], arguments[1], arguments[2], arguments[3],
-                          arguments[4], arguments[5]);
+    return pass_on(number, arguments);
 }
 
 void *__wrap_mmap64(void *address, size_t length, int protection, int flags, int file, off_t offset)

@@ -6,9 +6,9 @@
  * kernel is asked, at each run, what still waits, and further runs are held back while that is more
  * than BACKLOG_NS are worth, at the rate at which it is seen to leave. Where the socket runs dry
  * while a run is held back, as behind an interface that lets go of much at once, or in a process
- * that gets no processor, more may wait, until that happens seldom. Each stream may
- * have one run there, for those of one socket share it. Where nothing waits, as on a fast link, the
- * kernel is asked seldom.
+ * that gets no processor, more may wait, until that happens seldom. Each stream may have one run
+ * there, for those of one socket share it. Where nothing waits, as on a fast link, the kernel is
+ * asked seldom.
  *
  * What it says are its buffers, up to twice the bytes they hold. Pure: time comes as an argument.
  */

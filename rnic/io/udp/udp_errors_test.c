@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 #include <sys/syscall.h>
 
+#include "rnic/io/system/syscall_test.h"
 #include "rnic/io/udp/udp_private.h"
 #include "rnic/io/udp/udp_self_test.h"
 #include "rnic/wire/report.h"
@@ -16,10 +17,6 @@ static struct {
     bool is_kept;   /* the error queue had room for what ICMP says */
     uint32_t asked; /* calls that read */
 } told;
-
-/* The link's calls go through this, by the linker's --wrap. */
-long __real_syscall(long number, ...);
-long __wrap_syscall(long number, ...);
 
 static int tell_no_more(void **state)
 {
@@ -37,12 +34,10 @@ static void leave_record(int descriptor)
 
 long __wrap_syscall(long number, ...)
 {
-    long arguments[6];
+    long arguments[SYSCALL_ARGUMENTS];
     va_list list;
     va_start(list, number);
-    for (uint32_t i = 0; i < 6; i++) {
-        arguments[i] = va_arg(list, long);
-    }
+    take_arguments(list, arguments);
     va_end(list);
     told.asked += number == SYS_recvmsg;
     if (told.left > 0 && (number == SYS_sendmsg || number == SYS_sendmmsg)) {
@@ -53,8 +48,7 @@ long __wrap_syscall(long number, ...)
         errno = EMSGSIZE;
         return -1;
     }
-    return __real_syscall(number, arguments[0], arguments[1], arguments[2], arguments[3],
-                          arguments[4], arguments[5]);
+    return pass_on(number, arguments);
 }
 
 static void emit_and_flush(struct udp *udp, const struct path *path, uint32_t first, uint32_t count)

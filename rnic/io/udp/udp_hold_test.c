@@ -3,6 +3,7 @@
 #include <sys/ioctl.h>
 #include <sys/syscall.h>
 
+#include "rnic/io/system/syscall_test.h"
 #include "rnic/io/udp/udp_self_test.h"
 
 /* What the kernel says, in place of the truth. */
@@ -27,24 +28,18 @@ int __wrap_ioctl(int descriptor, unsigned long request, int *ret_waiting)
     return 0;
 }
 
-long __real_syscall(long number, ...);
-long __wrap_syscall(long number, ...);
-
 long __wrap_syscall(long number, ...)
 {
-    long arguments[6];
+    long arguments[SYSCALL_ARGUMENTS];
     va_list list;
     va_start(list, number);
-    for (uint32_t i = 0; i < 6; i++) {
-        arguments[i] = va_arg(list, long);
-    }
+    take_arguments(list, arguments);
     va_end(list);
     bool asks = number == SYS_openat && strstr((const char *)arguments[1], "/phy80211") != NULL;
     if (asks && kernel.is_wireless) {
         return dup(STDIN_FILENO);
     }
-    return __real_syscall(number, arguments[0], arguments[1], arguments[2], arguments[3],
-                          arguments[4], arguments[5]);
+    return pass_on(number, arguments);
 }
 
 static const struct qpn peer = {1234};
