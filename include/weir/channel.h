@@ -8,7 +8,7 @@
  *
  * Flow control: a sender never meets a receiver without a buffer. Messages beyond the peer's credit
  * wait in the sender, in order; weir_send does not fail for want of credit. Who answers a peer that
- * may take no answers bounds what waits, by `done`.
+ * may take no answers bounds what waits, by `done` or weir_sends_waiting.
  *
  * Order: messages arrive in the order sent; a put's notice arrives in order with messages of the
  * same connection, after all bytes of the put; a put without notice is seen by the peer no later
@@ -127,6 +127,11 @@ enum weir_status weir_connect(struct weir_poller *poller, const char *address,
 void weir_close(struct weir_connection *connection);
 /* Ends now; the peer sees the reason as far as it can be told. closed follows from weir_poll. */
 void weir_abort(struct weir_connection *connection, const char *reason);
+/* The same because the peer broke the protocol that the program speaks: both see PROTOCOL. */
+void weir_abort_protocol(struct weir_connection *connection, const char *reason);
+/* Ends before it returns: what is under way completes, closed is called, and the device touches no
+ * memory for it any more. The peer sees us go without a word. Not from a callback. */
+void weir_connection_destroy(struct weir_connection *connection);
 
 /* "192.0.2.7:49152" */
 const char *weir_peer_name(const struct weir_connection *connection);
@@ -158,6 +163,10 @@ struct weir_piece {
 enum weir_status weir_send_pieces(struct weir_connection *connection,
                                   const struct weir_piece *pieces, unsigned count,
                                   weir_done_callback *done, void *argument);
+
+/* How many messages are here still because the peer has no buffers for them. For who answers a peer
+ * that may take no answers, and needs no `done` for each. */
+size_t weir_sends_waiting(const struct weir_connection *connection);
 
 /* Copies between registered memory here and a peer's. What the peer's does not grant, by a wrong
  * key, range or right, ends the connection: with ACCESS here; the peer sees us go. */

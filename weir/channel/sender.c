@@ -73,6 +73,7 @@ void sender_fini(struct weir_connection *connection, enum weir_status status)
         }
         complete(connection, outgoing);
     }
+    sender->waiting_count = 0;
     while (sender->waiting != NULL) {
         struct outgoing *outgoing = pop(&sender->waiting, &sender->waiting_end);
         outgoing->status = status;
@@ -320,6 +321,7 @@ static void advance_messages(struct weir_connection *connection)
            classify(connection, sender->waiting) && credit_can_send(&connection->credit) &&
            can_leave(connection, sender->waiting)) {
         struct outgoing *outgoing = pop(&sender->waiting, &sender->waiting_end);
+        sender->waiting_count--;
         append(&sender->flying_end, outgoing);
         credit_spend(&connection->credit);
         connection->progress++;
@@ -408,6 +410,7 @@ static enum weir_status submit(struct weir_connection *connection, struct outgoi
 {
     struct sender *sender = &connection->sender;
     append(&sender->waiting_end, outgoing);
+    sender->waiting_count++;
     sender_advance(connection);
     /* Appended last, it waits exactly if the line still ends with it. */
     if (sender->waiting_end != &outgoing->next) {
@@ -506,4 +509,9 @@ enum weir_status weir_send(struct weir_connection *connection, const void *bytes
 {
     struct weir_piece piece = {bytes, length};
     return weir_send_pieces(connection, &piece, 1, done, argument);
+}
+
+size_t weir_sends_waiting(const struct weir_connection *connection)
+{
+    return connection->sender.waiting_count;
 }

@@ -22,6 +22,7 @@ struct transfer;
 
 struct sender {
     struct outgoing *waiting, **waiting_end;
+    size_t waiting_count;
     struct outgoing *flying, **flying_end; /* also those that were sent and wait their turn */
     struct outgoing_spares spares;
     unsigned announced; /* not pulled yet */
