@@ -1,0 +1,36 @@
+/* Procedures: names, their numbers on the wire, who handles them, what was done with them. */
+#ifndef WEIR_RPC_PROCEDURE_H
+#define WEIR_RPC_PROCEDURE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <weir/rpc.h>
+
+/* Sums up what struct weir_latency tells. */
+struct latency {
+    uint64_t count, sum_ns, least_ns, greatest_ns;
+};
+void latency_add(struct latency *latency, uint64_t passed_ns);
+struct weir_latency latency_told(const struct latency *latency);
+
+struct weir_procedure {
+    char name[WEIR_PROCEDURE_NAME_MAX + 1];
+    uint64_t number;
+    weir_procedure_handler *handler; /* NULL: not served here */
+    void *user;
+    struct latency latency;
+    struct weir_procedure_statistics statistics; /* but its latency */
+};
+
+/* By number: an open hash table, at most half full. */
+struct procedures {
+    struct weir_procedure **table;
+    size_t capacity, count; /* capacity: a power of two, or 0 */
+};
+
+/* NULL: there is none. */
+struct weir_procedure *procedures_find(const struct procedures *procedures, uint64_t number);
+void procedures_fini(struct procedures *procedures);
+
+#endif

@@ -1,0 +1,209 @@
+/* Calls and their answers, end to end. Not here: bulk (bulk_test.c), bad ends (lost_test.c), too
+ * much at once (busy_test.c), peers that lie (lying_test.c). */
+#include "weir/rpc/rpc_world_test.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void test_call_and_reply(void **state)
+{
+    struct rpc_world world;
+    struct outcome outcome;
+    rpc_world_open(&world, NULL, NULL);
+    rpc_register(world.server, "echo", handle_echo, NULL);
+    struct weir_procedure *echo = rpc_register(world.client, "echo", NULL, NULL);
+    rpc_call(world.target, echo, "12345678", 8, NULL, &outcome);
+    assert_false(outcome.is_told);
+    rpc_world_run_until(&world, &outcome.is_told);
+    rpc_expect(&outcome, WEIR_OK, "");
+    assert_int_equal(outcome.length, 8);
+    assert_memory_equal(outcome.bytes, "12345678", 8);
+    rpc_world_close(&world);
+}
+
+/* Lengths on both sides of what goes in one piece, and nothing. */
+static void test_lengths(void **state)
+{
+    static const size_t lengths[] = {0, 1, 7, 64, 65, 8147, 8148, 8149, 8192, 8193, 100000};
+    struct rpc_world world;
+    static struct outcome outcome;
+    uint8_t *bytes = malloc(100000);
+    for (size_t i = 0; i < 100000; i++) {
+        bytes[i] = (uint8_t)(i * 7 + (i >> 8));
+    }
+    rpc_world_open(&world, NULL, NULL);
+    rpc_register(world.server, "echo", handle_echo, NULL);
+    struct weir_procedure *echo = rpc_register(world.client, "echo", NULL, NULL);
+    for (size_t i = 0; i < sizeof(lengths) / sizeof(*lengths); i++) {
+        rpc_call(world.target, echo, bytes, lengths[i], NULL, &outcome);
+        rpc_world_run_until(&world, &outcome.is_told);
+        rpc_expect(&outcome, WEIR_OK, "");
+        assert_int_equal(outcome.length, lengths[i]);
+        assert_memory_equal(outcome.bytes, bytes,
+                            lengths[i] < BYTES_KEPT ? lengths[i] : BYTES_KEPT);
+    }
+    free(bytes);
+    rpc_world_close(&world);
+}
+
+static void handle_pieces(struct weir_request *request, const void *bytes, size_t length,
+                          void *user)
+{
+    assert_int_equal(length, 9);
+    assert_memory_equal(bytes, "onetwosix", 9);
+    struct weir_piece pieces[12];
+    for (unsigned i = 0; i < 12; i++) {
+        pieces[i] = (struct weir_piece){(const uint8_t *)bytes + i % 3, i % 2};
+    }
+    assert_int_equal(weir_request_reply(request, pieces, 12), WEIR_OK);
+}
+
+static void test_pieces(void **state)
+{
+    struct rpc_world world;
+    struct outcome outcome = {0};
+    struct weir_piece pieces[] = {{"one", 3}, {NULL, 0}, {"two", 3}, {"six", 3}};
+    rpc_world_open(&world, NULL, NULL);
+    rpc_register(world.server, "pieces", handle_pieces, NULL);
+    struct weir_procedure *procedure = rpc_register(world.client, "pieces", NULL, NULL);
+    assert_int_equal(
+        weir_rpc_call(world.target, procedure, pieces, 4, NULL, outcome_replied, &outcome, NULL),
+        WEIR_OK);
+    rpc_world_run_until(&world, &outcome.is_told);
+    rpc_expect(&outcome, WEIR_OK, "");
+    assert_int_equal(outcome.length, 6);
+    assert_memory_equal(outcome.bytes, "noenoe", 6);
+    rpc_world_close(&world);
+}
+
+static void handle_refuse(struct weir_request *request, const void *bytes, size_t length,
+                          void *user)
+{
+    weir_request_refuse(request, 42, "no such key\n");
+}
+
+static void test_refusal_and_unknown(void **state)
+{
+    struct rpc_world world;
+    struct outcome outcome;
+    rpc_world_open(&world, NULL, NULL);
+    rpc_register(world.server, "get", handle_refuse, NULL);
+    rpc_register(world.server, "only called here", NULL, NULL);
+    struct weir_procedure *get = rpc_register(world.client, "get", NULL, NULL);
+    struct weir_procedure *put = rpc_register(world.client, "put", NULL, NULL);
+    struct weir_procedure *only = rpc_register(world.client, "only called here", NULL, NULL);
+    rpc_call(world.target, get, "key", 3, NULL, &outcome);
+    rpc_world_run_until(&world, &outcome.is_told);
+    rpc_expect(&outcome, WEIR_REFUSED, ": get: no such key?");
+    assert_int_equal(outcome.code, 42);
+    rpc_call(world.target, put, "key", 3, NULL, &outcome);
+    rpc_world_run_until(&world, &outcome.is_told);
+    rpc_expect(&outcome, WEIR_UNSUPPORTED, ": put: the server has no such procedure");
+    assert_non_null(strstr(outcome.words, weir_rpc_address(world.server)));
+    rpc_call(world.target, only, NULL, 0, NULL, &outcome);
+    rpc_world_run_until(&world, &outcome.is_told);
+    rpc_expect(&outcome, WEIR_UNSUPPORTED, "only called here");
+    rpc_world_close(&world);
+}
+
+/* --- answered later --- */
+
+struct kept {
+    struct weir_request *requests[8];
+    const void *bytes[8];
+    unsigned count;
+    bool has_all;
+    unsigned wanted;
+};
+
+static void handle_keep(struct weir_request *request, const void *bytes, size_t length, void *user)
+{
+    struct kept *kept = user;
+    kept->requests[kept->count] = request;
+    kept->bytes[kept->count] = weir_request_hold(request);
+    assert_non_null(kept->bytes[kept->count]);
+    assert_ptr_equal(weir_request_hold(request), kept->bytes[kept->count]);
+    kept->count++;
+    kept->has_all = kept->count == kept->wanted;
+}
+
+static void test_reply_later_in_another_order(void **state)
+{
+    struct rpc_world world;
+    struct outcome outcomes[8];
+    struct kept kept = {.wanted = 8};
+    struct weir_server_statistics statistics;
+    rpc_world_open(&world, NULL, NULL);
+    rpc_register(world.server, "keep", handle_keep, &kept);
+    struct weir_procedure *keep = rpc_register(world.client, "keep", NULL, NULL);
+    for (unsigned i = 0; i < 8; i++) {
+        rpc_call(world.target, keep, &i, sizeof(i), NULL, &outcomes[i]);
+    }
+    rpc_world_run_until(&world, &kept.has_all);
+    weir_rpc_server_statistics(world.server, &statistics);
+    assert_int_equal(statistics.requests, 8);
+    assert_int_equal(statistics.held_length, 8 * sizeof(unsigned));
+    for (unsigned i = 8; i-- > 0;) {
+        unsigned number;
+        memcpy(&number, kept.bytes[i], sizeof(number));
+        assert_int_equal(number, i); /* in the order sent */
+        assert_int_equal(weir_request_state(kept.requests[i]), WEIR_OK);
+        rpc_reply(kept.requests[i], kept.bytes[i], sizeof(number));
+    }
+    for (unsigned i = 0; i < 8; i++) {
+        rpc_world_run_until(&world, &outcomes[i].is_told);
+        rpc_expect(&outcomes[i], WEIR_OK, "");
+        assert_memory_equal(outcomes[i].bytes, &i, sizeof(i));
+        assert_true(i == 0 || outcomes[i].told_ns <= outcomes[i - 1].told_ns);
+    }
+    weir_rpc_server_statistics(world.server, &statistics);
+    assert_int_equal(statistics.requests, 0);
+    assert_int_equal(statistics.held_length, 0);
+    rpc_world_close(&world);
+}
+
+/* --- names --- */
+
+static void test_names(void **state)
+{
+    struct rpc_world world;
+    struct weir_error error;
+    struct weir_procedure *procedure, *same;
+    char name[80];
+    rpc_world_open(&world, NULL, NULL);
+    procedure = rpc_register(world.server, "echo", NULL, NULL);
+    assert_int_equal(weir_rpc_register(world.server, "echo", handle_echo, NULL, &same, &error),
+                     WEIR_OK);
+    assert_ptr_equal(same, procedure);
+    assert_string_equal(weir_procedure_name(same), "echo");
+    assert_int_equal(weir_rpc_register(world.server, "echo", handle_echo, NULL, &same, &error),
+                     WEIR_INVALID);
+    assert_int_equal(weir_rpc_register(world.server, "", handle_echo, NULL, &same, &error),
+                     WEIR_INVALID);
+    memset(name, 'n', sizeof(name));
+    name[WEIR_PROCEDURE_NAME_MAX + 1] = '\0';
+    assert_int_equal(weir_rpc_register(world.server, name, handle_echo, NULL, &same, &error),
+                     WEIR_INVALID);
+    name[WEIR_PROCEDURE_NAME_MAX] = '\0';
+    assert_int_equal(weir_rpc_register(world.server, name, handle_echo, NULL, NULL, &error),
+                     WEIR_OK);
+    for (unsigned i = 0; i < 200; i++) { /* the table grows */
+        snprintf(name, sizeof(name), "procedure %u", i);
+        rpc_register(world.server, name, handle_echo, NULL);
+    }
+    rpc_world_close(&world);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_call_and_reply),
+        cmocka_unit_test(test_lengths),
+        cmocka_unit_test(test_pieces),
+        cmocka_unit_test(test_refusal_and_unknown),
+        cmocka_unit_test(test_reply_later_in_another_order),
+        cmocka_unit_test(test_names),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
