@@ -126,11 +126,12 @@ static void time_is_over(struct weir_call *call)
 {
     const struct weir_target *target = call->target;
     double passed = (double)(rpc_now_ns() - call->begun_ns) / 1e9;
+    bool is_busy = target->rest.place != 0 || target->window.size < target->window.most;
     if (call->state == CALL_SENT) {
         decide(call, WEIR_TIMED_OUT, "no answer for %.1f s", passed);
     } else if (target->is_welcome) {
         decide(call, WEIR_TIMED_OUT, "%.1f s were over before it could be sent: %s", passed,
-               target->rest.place != 0 ? "the server is busy" : "others are in flight");
+               is_busy ? "the server is busy" : "others are in flight");
     } else {
         decide(call, WEIR_TIMED_OUT, "no connection for %.1f s%s%.90s%s", passed,
                target->trouble.message[0] != '\0' ? " (" : "", target->trouble.message,
