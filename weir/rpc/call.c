@@ -234,33 +234,31 @@ static void take_words(const struct rpc_message *message, char *ret_words)
     ret_words[message->length] = '\0';
 }
 
-const char *call_answer(struct weir_call *call, const struct rpc_message *message)
+void call_answer(struct weir_call *call, const struct rpc_message *message)
 {
     char words[RPC_WORDS_MAX + 1];
     struct weir_target *target = call->target;
     if (call->state == CALL_LEAVING) {
         target->statistics.late += message->kind != RPC_CANCELED;
         call_end(call, call->status, call->why);
-        return NULL;
+        return;
     }
     struct weir_reply reply = {.bytes = message->bytes, .length = message->length, .words = ""};
     switch (message->kind) {
     case RPC_REPLY:
         tell(call, &reply);
-        return NULL;
+        break;
     case RPC_REFUSED:
         take_words(message, words);
         tell_why(call, WEIR_REFUSED, message->value, words);
-        return NULL;
+        break;
     case RPC_UNKNOWN:
         tell_why(call, WEIR_UNSUPPORTED, 0, "the server has no such procedure");
-        return NULL;
-    case RPC_BUSY:
+        break;
+    default: /* RPC_BUSY */
         wait_again(call);
         target_rest(target, call->sent_number);
-        return NULL;
-    default:
-        return "it gave up what was not canceled";
+        break;
     }
 }
 

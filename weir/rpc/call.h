@@ -53,8 +53,8 @@ struct weir_call {
 /* Sends it, which has left the line and taken a slot. False: it is back there, for the connection
  * takes nothing more. */
 bool call_send(struct weir_call *call, struct weir_connection *connection);
-/* The answer to it, SENT or LEAVING, whose slot is free again. NULL, or what is wrong with that. */
-const char *call_answer(struct weir_call *call, const struct rpc_message *message);
+/* The answer to it, SENT or LEAVING, whose slot is free again. CANCELED is none to a SENT one. */
+void call_answer(struct weir_call *call, const struct rpc_message *message);
 /* It is in flight, and has the right to be so twice. */
 bool call_is_sent_again(const struct weir_call *call);
 /* Its connection has ended, and so have its slot and all access to its memory: it is told, or waits

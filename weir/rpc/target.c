@@ -97,11 +97,24 @@ static void connect_again_later(struct weir_target *target)
     rpc_set_deadline(target->rpc, &target->again, rpc_now_ns() + target->again_ms * MILLISECOND_NS);
 }
 
+/* NULL, or why it is none. */
+static const char *check_answer(const struct slot *slot, const struct rpc_message *message)
+{
+    if (slot == NULL) {
+        return "an answer to what was not asked";
+    }
+    if (message->kind == RPC_CANCELED && slot->call != NULL && slot->call->state == CALL_SENT) {
+        return "it gave up what was not canceled";
+    }
+    return NULL;
+}
+
 static void take_answer(struct weir_target *target, const struct rpc_message *message)
 {
     struct slot *slot = find_slot(target, message->call);
-    if (slot == NULL) {
-        weir_abort_protocol(target->connection, "an answer to what was not asked");
+    const char *wrong = check_answer(slot, message);
+    if (wrong != NULL) {
+        weir_abort_protocol(target->connection, wrong);
         return;
     }
     struct weir_call *call = slot->call;
@@ -117,10 +130,7 @@ static void take_answer(struct weir_target *target, const struct rpc_message *me
         return;
     }
     target->statistics.bytes_received += message->length;
-    const char *wrong = call_answer(call, message);
-    if (wrong != NULL) {
-        weir_abort_protocol(target->connection, wrong);
-    }
+    call_answer(call, message);
 }
 
 static void take_welcome(struct weir_target *target, const struct rpc_message *message)
