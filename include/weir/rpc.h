@@ -128,7 +128,7 @@ enum weir_status weir_rpc_call(struct weir_target *target, struct weir_procedure
                                const struct weir_call_options *options,
                                weir_replied_callback *replied, void *argument,
                                struct weir_call **ret_call);
-/* Has it end with CANCELED, from a later weir_poll, unless it has ended already. */
+/* Has it end with CANCELED, from a later weir_poll, unless how it ends is decided already. */
 void weir_call_cancel(struct weir_call *call);
 
 /* The end of a call with bulk.
@@ -198,7 +198,8 @@ struct weir_bulk_part {
     size_t length; /* at most 2^31 */
 };
 /* Copies a part of the caller's memory here, or there. Any number at once. ACCESS: there is no such
- * part, or it is not shown for that; nothing happens. CANCELED, or another state: the request's. */
+ * part, or it is not shown for that; INVALID: nor so much memory here; nothing happens then.
+ * CANCELED, or another state: the request's. */
 enum weir_status weir_request_pull(struct weir_request *request, const struct weir_bulk_part *part,
                                    weir_moved_callback *moved, void *argument);
 enum weir_status weir_request_push(struct weir_request *request, const struct weir_bulk_part *part,
@@ -211,26 +212,32 @@ struct weir_latency {
     uint64_t least_ns, mean_ns, greatest_ns; /* from weir_rpc_call to `replied` */
 };
 
+/* Calls: those to a target, or those of a procedure. */
+struct weir_call_statistics {
+    unsigned waiting, in_flight;               /* now */
+    uint64_t calls;                            /* made */
+    uint64_t replies, refused;                 /* refused: also for want of the procedure */
+    uint64_t timeouts, canceled, lost, failed; /* failed: TOO_LONG and NO_MEMORY */
+    uint64_t retries;                          /* sent again: a connection was lost */
+    uint64_t busy;                             /* sent again: the server had no room */
+    uint64_t late;                             /* answers when the call had ended */
+    uint64_t bytes_sent, bytes_received;       /* in requests and replies */
+    struct weir_latency latency;               /* of those that were answered */
+};
+
 struct weir_target_statistics {
-    unsigned waiting, in_flight, window; /* now; window: how many may be in flight */
+    struct weir_call_statistics calls;
+    unsigned window; /* now: how many may be in flight */
     bool is_connected;
-    uint64_t connections;             /* made */
-    uint64_t calls, replies, refused; /* refused: also for want of the procedure */
-    uint64_t timeouts, canceled, lost, failed;
-    uint64_t retries;                    /* sent again after a connection was lost */
-    uint64_t busy;                       /* and because the server had no room */
-    uint64_t late;                       /* answers to calls that had ended */
-    uint64_t bytes_sent, bytes_received; /* of requests and replies */
-    struct weir_latency latency;         /* of those that the server answered */
+    uint64_t connections; /* made */
 };
 void weir_target_statistics(const struct weir_target *target,
                             struct weir_target_statistics *ret_statistics);
 
 struct weir_procedure_statistics {
-    uint64_t calls, answered;        /* of it, from here */
-    struct weir_latency latency;     /* of those answered */
-    uint64_t requests;               /* to it, here */
-    uint64_t replies, refused, gone; /* gone: answered when nobody waited for it any more */
+    struct weir_call_statistics calls; /* from here */
+    uint64_t requests;                 /* to here */
+    uint64_t replies, refused, gone;   /* gone: answered when nobody waited for it any more */
     uint64_t bytes_pulled, bytes_pushed;
 };
 void weir_procedure_statistics(const struct weir_procedure *procedure,

@@ -118,9 +118,9 @@ static void test_all_are_served(void **state)
     for (unsigned i = 0; i < CLIENTS; i++) {
         struct weir_target_statistics statistics;
         weir_target_statistics(callers[i].target, &statistics);
-        assert_true(statistics.busy > 0);
-        assert_int_equal(statistics.replies, CALLS);
-        assert_int_equal(statistics.retries, 0);
+        assert_true(statistics.calls.busy > 0);
+        assert_int_equal(statistics.calls.replies, CALLS);
+        assert_int_equal(statistics.calls.retries, 0);
         weir_rpc_destroy(callers[i].rpc);
     }
     rpc_world_close(&slow.world);
@@ -154,7 +154,7 @@ static void test_order_under_busy(void **state)
     do { /* it has heard BUSY again and again */
         rpc_world_poll(&slow.world);
         weir_target_statistics(slow.world.target, &statistics);
-    } while (statistics.busy < 3);
+    } while (statistics.calls.busy < 3);
     assert_int_equal(slow.came, 1);
     assert_int_equal(statistics.window, 1);
     for (unsigned i = 0; i < 20; i++) {

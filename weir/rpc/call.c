@@ -18,7 +18,7 @@ static void leave(struct weir_call *call)
 {
     struct weir_target *target = call->target;
     if (call->state == CALL_WAITING) {
-        line_remove(&target->waiting, call);
+        target_leave_line(target, call);
     } else if (call->state == CALL_ENDED) {
         line_remove(&target->ended, call);
     } else if (target->slots[call->slot].call == call) {
@@ -28,32 +28,30 @@ static void leave(struct weir_call *call)
 
 static void count(struct weir_call *call, enum weir_status status)
 {
-    struct weir_target_statistics *statistics = &call->target->statistics;
     switch (status) {
     case WEIR_OK:
-        statistics->replies++;
+        TALLY(call, replies);
         break;
     case WEIR_REFUSED:
     case WEIR_UNSUPPORTED:
-        statistics->refused++;
+        TALLY(call, refused);
         break;
     case WEIR_TIMED_OUT:
-        statistics->timeouts++;
+        TALLY(call, timeouts);
         return;
     case WEIR_CANCELED:
-        statistics->canceled++;
+        TALLY(call, canceled);
         return;
     case WEIR_PEER_LOST:
-        statistics->lost++;
+        TALLY(call, lost);
         return;
     default:
-        statistics->failed++;
+        TALLY(call, failed);
         return;
     }
     uint64_t passed_ns = rpc_now_ns() - call->begun_ns;
-    call->procedure->statistics.answered++;
-    latency_add(&call->target->latency, passed_ns);
-    latency_add(&call->procedure->latency, passed_ns);
+    tally_latency(&call->target->tally, passed_ns);
+    tally_latency(&call->procedure->tally, passed_ns);
 }
 
 /* Access is taken back first; the call is nobody's any more when `replied` is called. */
@@ -175,7 +173,7 @@ static void wait_again(struct weir_call *call)
 {
     shown_end(&call->shown);
     call->state = CALL_WAITING;
-    line_insert(&call->target->waiting, call);
+    target_line_up(call->target, call);
 }
 
 static enum weir_status send_request(struct weir_call *call, struct weir_connection *connection,
@@ -212,7 +210,7 @@ bool call_send(struct weir_call *call, struct weir_connection *connection)
     call->state = CALL_SENT;
     if (status == WEIR_OK) {
         call->sent_number = target->next_sent++;
-        target->statistics.bytes_sent += call->length;
+        TALLY_MORE(call, bytes_sent, call->length);
         return true;
     }
     target_free_slot(target, call->slot);
@@ -237,9 +235,7 @@ static void take_words(const struct rpc_message *message, char *ret_words)
 void call_answer(struct weir_call *call, const struct rpc_message *message)
 {
     char words[RPC_WORDS_MAX + 1];
-    struct weir_target *target = call->target;
     if (call->state == CALL_LEAVING) {
-        target->statistics.late += message->kind != RPC_CANCELED;
         call_end(call, call->status, call->why);
         return;
     }
@@ -256,8 +252,9 @@ void call_answer(struct weir_call *call, const struct rpc_message *message)
         tell_why(call, WEIR_UNSUPPORTED, 0, "the server has no such procedure");
         break;
     default: /* RPC_BUSY */
+        TALLY(call, busy);
         wait_again(call);
-        target_rest(target, call->sent_number);
+        target_rest(call->target, call->sent_number);
         break;
     }
 }
@@ -272,7 +269,7 @@ void call_lose(struct weir_call *call, const struct weir_error *reason)
     if (call->state == CALL_LEAVING) {
         call_end(call, call->status, call->why);
     } else if (call_is_sent_again(call)) {
-        call->target->statistics.retries++;
+        TALLY(call, retries);
         wait_again(call);
     } else {
         decide(call, WEIR_PEER_LOST, "lost after it was sent (%.110s)", reason->message);
@@ -366,9 +363,8 @@ enum weir_status weir_rpc_call(struct weir_target *target, struct weir_procedure
     }
     gather(pieces, count, call->bytes->bytes);
     call->sequence = target->next_sequence++;
-    line_insert(&target->waiting, call);
-    target->statistics.calls++;
-    procedure->statistics.calls++;
+    target_line_up(target, call);
+    TALLY(call, calls);
     if (ret_call != NULL) {
         *ret_call = call;
     }

@@ -283,9 +283,9 @@ static void test_a_crowd(void **state)
         struct weir_target_statistics statistics;
         weir_target_statistics(clients[i].target, &statistics);
         assert_int_equal(clients[i].told, CALLS);
-        assert_int_equal(statistics.calls, CALLS);
-        assert_int_equal(statistics.replies + statistics.refused + statistics.timeouts +
-                             statistics.canceled,
+        assert_int_equal(statistics.calls.calls, CALLS);
+        assert_int_equal(statistics.calls.replies + statistics.calls.refused +
+                             statistics.calls.timeouts + statistics.calls.canceled,
                          CALLS);
         assert_int_equal(statistics.connections, 1);
         ended_early += clients[i].ended_early;

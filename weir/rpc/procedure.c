@@ -12,28 +12,6 @@
 
 #define CAPACITY_LEAST 16
 
-void latency_add(struct latency *latency, uint64_t passed_ns)
-{
-    if (latency->count == 0 || passed_ns < latency->least_ns) {
-        latency->least_ns = passed_ns;
-    }
-    if (passed_ns > latency->greatest_ns) {
-        latency->greatest_ns = passed_ns;
-    }
-    latency->sum_ns += passed_ns;
-    latency->count++;
-}
-
-struct weir_latency latency_told(const struct latency *latency)
-{
-    return (struct weir_latency){
-        .count = latency->count,
-        .least_ns = latency->least_ns,
-        .mean_ns = latency->count > 0 ? latency->sum_ns / latency->count : 0,
-        .greatest_ns = latency->greatest_ns,
-    };
-}
-
 /* Where it is, or would be. */
 static struct weir_procedure **place_of(const struct procedures *procedures, uint64_t number)
 {
@@ -139,5 +117,5 @@ void weir_procedure_statistics(const struct weir_procedure *procedure,
                                struct weir_procedure_statistics *ret_statistics)
 {
     *ret_statistics = procedure->statistics;
-    ret_statistics->latency = latency_told(&procedure->latency);
+    ret_statistics->calls = tally_told(&procedure->tally);
 }

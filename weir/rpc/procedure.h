@@ -7,20 +7,15 @@
 
 #include <weir/rpc.h>
 
-/* Sums up what struct weir_latency tells. */
-struct latency {
-    uint64_t count, sum_ns, least_ns, greatest_ns;
-};
-void latency_add(struct latency *latency, uint64_t passed_ns);
-struct weir_latency latency_told(const struct latency *latency);
+#include "weir/rpc/tally.h"
 
 struct weir_procedure {
     char name[WEIR_PROCEDURE_NAME_MAX + 1];
     uint64_t number;
     weir_procedure_handler *handler; /* NULL: not served here */
     void *user;
-    struct latency latency;
-    struct weir_procedure_statistics statistics; /* but its latency */
+    struct tally tally;
+    struct weir_procedure_statistics statistics; /* but its calls */
 };
 
 /* By number: an open hash table, at most half full. */

@@ -26,12 +26,13 @@ uint64_t rpc_now_ns(void)
 static void run_deadlines(void *argument);
 
 /* It fires too early rather than to be set anew for each call that ends before its time. */
-static bool arm(struct weir_rpc *rpc, uint64_t now_ns)
+static bool arm(struct weir_rpc *rpc)
 {
     uint64_t next_ns = timers_next_ns(&rpc->deadlines);
     if (next_ns >= rpc->armed_ns) {
         return true;
     }
+    uint64_t now_ns = rpc_now_ns();
     uint64_t wait_ms = next_ns > now_ns ? (next_ns - now_ns) / MILLISECOND_NS + 1 : 1;
     wait_ms = wait_ms < WAIT_MAX_MS ? wait_ms : WAIT_MAX_MS;
     weir_timer(rpc->poller, 0, run_deadlines, rpc);
@@ -54,7 +55,7 @@ static void run_deadlines(void *argument)
     }
     /* If there is no memory, though that of the last timer was just given back, the next call that
      * is made arms it. */
-    arm(rpc, now_ns);
+    arm(rpc);
 }
 
 bool rpc_set_deadline(struct weir_rpc *rpc, struct timer *timer, uint64_t deadline_ns)
@@ -62,7 +63,7 @@ bool rpc_set_deadline(struct weir_rpc *rpc, struct timer *timer, uint64_t deadli
     if (!timers_set(&rpc->deadlines, timer, deadline_ns)) {
         return false;
     }
-    if (deadline_ns < rpc->armed_ns && !arm(rpc, rpc_now_ns())) {
+    if (deadline_ns < rpc->armed_ns && !arm(rpc)) {
         return false;
     }
     return true;

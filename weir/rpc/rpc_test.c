@@ -163,6 +163,61 @@ static void test_reply_later_in_another_order(void **state)
     rpc_world_close(&world);
 }
 
+/* --- what is counted --- */
+
+static void check_calls(const struct weir_call_statistics *calls, unsigned waiting,
+                        unsigned in_flight, unsigned replies)
+{
+    assert_int_equal(calls->waiting, waiting);
+    assert_int_equal(calls->in_flight, in_flight);
+    assert_int_equal(calls->calls, 3);
+    assert_int_equal(calls->replies, replies);
+    assert_int_equal(calls->bytes_sent, 4 * (in_flight + replies));
+    assert_int_equal(calls->bytes_received, 2 * replies);
+    assert_int_equal(calls->latency.count, replies);
+    assert_true(calls->latency.least_ns <= calls->latency.mean_ns);
+    assert_true(calls->latency.mean_ns <= calls->latency.greatest_ns);
+}
+
+static void test_statistics(void **state)
+{
+    struct rpc_world world;
+    struct outcome outcomes[3];
+    struct kept kept = {.wanted = 2};
+    struct weir_rpc_options options = {.in_flight_max = 2};
+    struct weir_target_statistics target;
+    struct weir_procedure_statistics procedure;
+    rpc_world_open(&world, NULL, &options);
+    struct weir_procedure *here = rpc_register(world.server, "keep", handle_keep, &kept);
+    struct weir_procedure *keep = rpc_register(world.client, "keep", NULL, NULL);
+    rpc_register(world.client, "not called", NULL, NULL);
+    for (unsigned i = 0; i < 3; i++) {
+        rpc_call(world.target, keep, "four", 4, NULL, &outcomes[i]);
+    }
+    rpc_world_run_until(&world, &kept.has_all);
+    weir_target_statistics(world.target, &target);
+    weir_procedure_statistics(keep, &procedure);
+    check_calls(&target.calls, 1, 2, 0);
+    check_calls(&procedure.calls, 1, 2, 0);
+    assert_int_equal(target.window, 2);
+    assert_true(target.is_connected);
+    kept.wanted = 3;
+    rpc_reply(kept.requests[0], "ok", 2);
+    rpc_reply(kept.requests[1], "ok", 2);
+    rpc_world_run_until_count(&world, &kept.count, 3);
+    rpc_reply(kept.requests[2], "ok", 2);
+    rpc_world_run_until(&world, &outcomes[2].is_told);
+    weir_target_statistics(world.target, &target);
+    weir_procedure_statistics(keep, &procedure);
+    check_calls(&target.calls, 0, 0, 3);
+    check_calls(&procedure.calls, 0, 0, 3);
+    weir_procedure_statistics(here, &procedure);
+    assert_int_equal(procedure.requests, 3);
+    assert_int_equal(procedure.replies, 3);
+    assert_int_equal(procedure.calls.calls, 0);
+    rpc_world_close(&world);
+}
+
 /* --- names --- */
 
 static void test_names(void **state)
@@ -203,6 +258,7 @@ int main(void)
         cmocka_unit_test(test_pieces),
         cmocka_unit_test(test_refusal_and_unknown),
         cmocka_unit_test(test_reply_later_in_another_order),
+        cmocka_unit_test(test_statistics),
         cmocka_unit_test(test_names),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

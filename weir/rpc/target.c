@@ -47,6 +47,18 @@ void line_insert(struct line *line, struct weir_call *call)
     line->count++;
 }
 
+void target_line_up(struct weir_target *target, struct weir_call *call)
+{
+    line_insert(&target->waiting, call);
+    TALLY(call, waiting);
+}
+
+void target_leave_line(struct weir_target *target, struct weir_call *call)
+{
+    line_remove(&target->waiting, call);
+    TALLY_MORE(call, waiting, -1u);
+}
+
 /* --- slots --- */
 
 /* The first that waits goes into flight. */
@@ -58,8 +70,10 @@ static void take_slot(struct weir_target *target, struct weir_call *call)
     slot->generation++;
     slot->is_taken = true;
     slot->call = call;
+    slot->procedure = call->procedure;
     target->in_flight++;
-    line_remove(&target->waiting, call);
+    TALLY(slot, in_flight);
+    target_leave_line(target, call);
 }
 
 void target_free_slot(struct weir_target *target, uint32_t index)
@@ -70,6 +84,7 @@ void target_free_slot(struct weir_target *target, uint32_t index)
     slot->next_free = target->first_free;
     target->first_free = index;
     target->in_flight--;
+    TALLY_MORE(slot, in_flight, -1u);
 }
 
 uint64_t target_call_number(const struct weir_target *target, uint32_t slot)
@@ -118,6 +133,9 @@ static void take_answer(struct weir_target *target, const struct rpc_message *me
         return;
     }
     struct weir_call *call = slot->call;
+    bool is_late = call == NULL || call->state == CALL_LEAVING;
+    TALLY_MORE(slot, late, is_late && message->kind != RPC_CANCELED);
+    TALLY_MORE(slot, bytes_received, message->length);
     target_free_slot(target, (uint32_t)message->call);
     target->is_proven = true;
     target->again_ms = 0;
@@ -125,12 +143,9 @@ static void take_answer(struct weir_target *target, const struct rpc_message *me
         window_answered(&target->window);
         target->rest_ms = 0;
     }
-    if (call == NULL) {
-        target->statistics.late += message->kind != RPC_CANCELED;
-        return;
+    if (call != NULL) {
+        call_answer(call, message);
     }
-    target->statistics.bytes_received += message->length;
-    call_answer(call, message);
 }
 
 static void take_welcome(struct weir_target *target, const struct rpc_message *message)
@@ -139,7 +154,7 @@ static void take_welcome(struct weir_target *target, const struct rpc_message *m
     window_init(&target->window, message->value < most ? message->value : most);
     target->is_welcome = true;
     target->trouble = (struct weir_error){0};
-    target->statistics.connections++;
+    target->connections++;
 }
 
 static void received(struct weir_connection *connection, const void *bytes, size_t length,
@@ -239,7 +254,6 @@ void target_advance(struct weir_target *target)
 
 void target_rest(struct weir_target *target, uint64_t sent)
 {
-    target->statistics.busy++;
     window_busy(&target->window, sent, target->next_sent);
     if (target->rest.place != 0) {
         return;
@@ -291,6 +305,7 @@ enum weir_status weir_target_create(struct weir_rpc *rpc, const char *address,
         return error_set(ret_error, WEIR_NO_MEMORY, "no memory");
     }
     for (uint32_t i = 0; i < count; i++) {
+        target->slots[i].target = target;
         target->slots[i].next_free = i + 1;
     }
     target->rpc = rpc;
@@ -382,10 +397,10 @@ const char *weir_target_address(const struct weir_target *target)
 void weir_target_statistics(const struct weir_target *target,
                             struct weir_target_statistics *ret_statistics)
 {
-    *ret_statistics = target->statistics;
-    ret_statistics->waiting = target->waiting.count;
-    ret_statistics->in_flight = target->in_flight;
-    ret_statistics->window = target->window.size;
-    ret_statistics->is_connected = target->is_welcome;
-    ret_statistics->latency = latency_told(&target->latency);
+    *ret_statistics = (struct weir_target_statistics){
+        .calls = tally_told(&target->tally),
+        .window = target->window.size,
+        .is_connected = target->is_welcome,
+        .connections = target->connections,
+    };
 }

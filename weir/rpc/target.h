@@ -12,10 +12,12 @@
 #include <weir/rpc.h>
 
 #include "weir/channel/timer.h"
-#include "weir/rpc/procedure.h"
+#include "weir/rpc/tally.h"
 #include "weir/rpc/window.h"
 
 struct slot {
+    struct weir_target *target;
+    struct weir_procedure *procedure;
     struct weir_call *call; /* NULL: it has ended */
     uint32_t generation;
     bool is_taken;
@@ -47,14 +49,17 @@ struct weir_target {
     unsigned in_flight;
     struct window window;
     uint64_t next_sequence, next_sent;
-    struct latency latency;
-    struct weir_target_statistics statistics; /* what is counted */
+    struct tally tally;
+    uint64_t connections; /* made */
 };
 
 void line_remove(struct line *line, struct weir_call *call);
 /* Where its sequence has it. */
 void line_insert(struct line *line, struct weir_call *call);
 
+/* Among those that wait. */
+void target_line_up(struct weir_target *target, struct weir_call *call);
+void target_leave_line(struct weir_target *target, struct weir_call *call);
 /* Sends what may be sent, and connects if something waits. */
 void target_advance(struct weir_target *target);
 void target_free_slot(struct weir_target *target, uint32_t index);
