@@ -85,7 +85,7 @@ void weir_target_destroy(struct weir_target *target);
 const char *weir_target_address(const struct weir_target *target);
 
 /* Memory of the caller's that a call shows to its server: WEIR_REMOTE_READ to pull from it,
- * WEIR_REMOTE_WRITE to push into it, or both. */
+ * WEIR_REMOTE_WRITE to push into it, or both. It is writable, as all registered memory. */
 struct weir_bulk {
     void *bytes;
     size_t length;

@@ -79,13 +79,6 @@ static void tell_why(struct weir_call *call, enum weir_status status, uint32_t c
     tell(call, &reply);
 }
 
-void call_end(struct weir_call *call, enum weir_status status, const char *why)
-{
-    char copy[CALL_WHY_MAX]; /* it may be the call's own */
-    snprintf(copy, sizeof(copy), "%s", why);
-    tell_why(call, status, 0, copy);
-}
-
 __attribute__((format(printf, 3, 4))) static void
 decide(struct weir_call *call, enum weir_status status, const char *format, ...)
 {
@@ -94,6 +87,14 @@ decide(struct weir_call *call, enum weir_status status, const char *format, ...)
     vsnprintf(call->why, sizeof(call->why), format, arguments);
     va_end(arguments);
     call->status = status;
+}
+
+/* Tells what was decided, and frees it: where it was, in a line or a slot, it is no more. */
+static void end(struct weir_call *call)
+{
+    char why[CALL_WHY_MAX];
+    strcpy(why, call->why);
+    tell_why(call, call->status, 0, why);
 }
 
 /* What has been decided outside of weir_poll is told by the next deadline. */
@@ -145,12 +146,12 @@ static void call_due(struct timer *timer)
         time_is_over(call);
     }
     if (call->state != CALL_SENT) {
-        call_end(call, call->status, call->why);
+        end(call);
     } else if (call->shown.count > 0) {
         leave_early(call);
     } else {
         target_send_cancel(call->target, call->slot);
-        call_end(call, call->status, call->why);
+        end(call);
     }
 }
 
@@ -218,7 +219,7 @@ bool call_send(struct weir_call *call, struct weir_connection *connection)
     if (status == WEIR_STATE) {
         return false;
     }
-    decide(call, status, "%.100s", error.message);
+    decide(call, status, "%.150s", error.message);
     end_soon(call);
     return true;
 }
@@ -236,7 +237,7 @@ void call_answer(struct weir_call *call, const struct rpc_message *message)
 {
     char words[RPC_WORDS_MAX + 1];
     if (call->state == CALL_LEAVING) {
-        call_end(call, call->status, call->why);
+        end(call);
         return;
     }
     struct weir_reply reply = {.bytes = message->bytes, .length = message->length, .words = ""};
@@ -259,6 +260,14 @@ void call_answer(struct weir_call *call, const struct rpc_message *message)
     }
 }
 
+void call_drop(struct weir_call *call)
+{
+    if (call->state == CALL_WAITING || call->state == CALL_SENT) {
+        decide(call, WEIR_CANCELED, "the target was destroyed");
+    }
+    end(call);
+}
+
 bool call_is_sent_again(const struct weir_call *call)
 {
     return call->state == CALL_SENT && call->is_idempotent;
@@ -267,13 +276,13 @@ bool call_is_sent_again(const struct weir_call *call)
 void call_lose(struct weir_call *call, const struct weir_error *reason)
 {
     if (call->state == CALL_LEAVING) {
-        call_end(call, call->status, call->why);
+        end(call);
     } else if (call_is_sent_again(call)) {
         TALLY(call, retries);
         wait_again(call);
     } else {
         decide(call, WEIR_PEER_LOST, "lost after it was sent (%.110s)", reason->message);
-        call_end(call, call->status, call->why);
+        end(call);
     }
 }
 
@@ -342,7 +351,8 @@ enum weir_status weir_rpc_call(struct weir_target *target, struct weir_procedure
         return WEIR_STATE;
     }
     size_t length = 0;
-    enum weir_status status = replied != NULL ? measure(pieces, count, &length) : WEIR_INVALID;
+    enum weir_status status =
+        replied != NULL && procedure != NULL ? measure(pieces, count, &length) : WEIR_INVALID;
     if (status != WEIR_OK) {
         return status;
     }

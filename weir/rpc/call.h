@@ -60,7 +60,7 @@ bool call_is_sent_again(const struct weir_call *call);
 /* Its connection has ended, and so have its slot and all access to its memory: it is told, or waits
  * again. */
 void call_lose(struct weir_call *call, const struct weir_error *reason);
-/* Tells how it ended, and frees it: where it was, in a line or a slot, it is no more. */
-void call_end(struct weir_call *call, enum weir_status status, const char *why);
+/* Its target is being destroyed: it is told, in whatever state it is. */
+void call_drop(struct weir_call *call);
 
 #endif

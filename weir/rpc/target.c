@@ -137,9 +137,9 @@ static void take_answer(struct weir_target *target, const struct rpc_message *me
     TALLY_MORE(slot, late, is_late && message->kind != RPC_CANCELED);
     TALLY_MORE(slot, bytes_received, message->length);
     target_free_slot(target, (uint32_t)message->call);
-    target->is_proven = true;
-    target->again_ms = 0;
     if (message->kind != RPC_BUSY) {
+        target->is_proven = true;
+        target->again_ms = 0;
         window_answered(&target->window);
         target->rest_ms = 0;
     }
@@ -348,17 +348,16 @@ void target_release(struct weir_target *target)
 
 static void end_calls(struct weir_target *target)
 {
-    const char *why = "the target was destroyed";
     for (uint32_t i = 0; i < target->rpc->options.in_flight_max; i++) {
         if (target->slots[i].call != NULL) {
-            call_end(target->slots[i].call, WEIR_CANCELED, why);
+            call_drop(target->slots[i].call);
         }
     }
     while (target->waiting.first != NULL) {
-        call_end(target->waiting.first, WEIR_CANCELED, why);
+        call_drop(target->waiting.first);
     }
     while (target->ended.first != NULL) {
-        call_end(target->ended.first, target->ended.first->status, target->ended.first->why);
+        call_drop(target->ended.first);
     }
 }
 
