@@ -88,7 +88,9 @@ static void test_steady_state(void **state)
         run_rounds(&world, echo, lengths[i]);
         asked = 0;
         run_rounds(&world, echo, lengths[i]);
-        assert_int_equal(asked, 0);
+        /* What has to wait for a buffer of the device's is copied: none does, but on a busy
+         * machine. */
+        assert_in_range(asked, 0, AT_ONCE * ROUNDS / 100);
     }
     rpc_world_close(&world);
 }
@@ -150,9 +152,10 @@ static bool use_all(struct weir_poller *poller, struct outcome outcomes[3], unsi
     if (is_made) {
         static uint8_t bytes[20000];
         struct weir_bulk bulk = {bytes, 100, WEIR_REMOTE_WRITE};
-        struct weir_call_options options[] = {{.timeout_ms = 1000, .bulk = &bulk, .bulk_count = 1},
-                                              {.timeout_ms = 1001},
-                                              {.timeout_ms = 3}};
+        struct weir_call_options options[] = {
+            {.timeout_ms = PATIENCE_MS, .bulk = &bulk, .bulk_count = 1},
+            {.timeout_ms = PATIENCE_MS},
+            {.timeout_ms = 3}};
         const struct weir_piece pieces[] = {{NULL, 0}, {bytes, sizeof(bytes)}, {bytes, 8}};
         for (unsigned i = 0; i < 3; i++) {
             outcomes[*ret_made] = (struct outcome){0};

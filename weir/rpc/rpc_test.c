@@ -250,16 +250,22 @@ static void test_names(void **state)
     rpc_world_close(&world);
 }
 
+#define OVER(options)                                                                              \
+    {"call and reply (" #options ")", test_call_and_reply, rpc_world_over, NULL, &(options)},      \
+        {"lengths (" #options ")", test_lengths, rpc_world_over, NULL, &(options)},                \
+        {"pieces (" #options ")", test_pieces, rpc_world_over, NULL, &(options)},                  \
+        {"refusal and unknown (" #options ")", test_refusal_and_unknown, rpc_world_over, NULL,     \
+         &(options)},                                                                              \
+        {"reply later in another order (" #options ")", test_reply_later_in_another_order,         \
+         rpc_world_over, NULL, &(options)},                                                        \
+        {"statistics (" #options ")", test_statistics, rpc_world_over, NULL, &(options)},          \
+    {                                                                                              \
+        "names (" #options ")", test_names, rpc_world_over, NULL, &(options)                       \
+    }
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_call_and_reply),
-        cmocka_unit_test(test_lengths),
-        cmocka_unit_test(test_pieces),
-        cmocka_unit_test(test_refusal_and_unknown),
-        cmocka_unit_test(test_reply_later_in_another_order),
-        cmocka_unit_test(test_statistics),
-        cmocka_unit_test(test_names),
-    };
+    const struct CMUnitTest tests[] = {OVER(world_cm), OVER(world_cm_lanes), OVER(world_tcp),
+                                       OVER(world_tcp_lanes)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

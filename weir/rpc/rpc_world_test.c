@@ -35,17 +35,35 @@ void rpc_reply(struct weir_request *request, const void *bytes, size_t length)
     assert_int_equal(weir_request_reply(request, &piece, 1), WEIR_OK);
 }
 
+static const struct weir_channel_options *channel = &world_cm;
+
+int rpc_world_over(void **state)
+{
+    channel = *state != NULL ? *state : &world_cm;
+    return 0;
+}
+
+static struct weir_rpc_options over_channel(const struct weir_rpc_options *options)
+{
+    struct weir_rpc_options all = options != NULL ? *options : (struct weir_rpc_options){0};
+    all.channel.bootstrap = channel->bootstrap;
+    all.channel.lanes = channel->lanes;
+    return all;
+}
+
 void rpc_world_open(struct rpc_world *world, const struct weir_rpc_options *server,
                     const struct weir_rpc_options *client)
 {
+    struct weir_rpc_options server_options = over_channel(server);
+    struct weir_rpc_options client_options = over_channel(client);
     struct weir_error error;
     char address[96];
     struct weir_fabric *fabric = world_fabric();
     assert_int_equal(weir_poller_create(fabric, &world->server_poller, &error), WEIR_OK);
     assert_int_equal(weir_poller_create(fabric, &world->client_poller, &error), WEIR_OK);
-    assert_int_equal(weir_rpc_create(world->server_poller, server, &world->server, &error),
+    assert_int_equal(weir_rpc_create(world->server_poller, &server_options, &world->server, &error),
                      WEIR_OK);
-    assert_int_equal(weir_rpc_create(world->client_poller, client, &world->client, &error),
+    assert_int_equal(weir_rpc_create(world->client_poller, &client_options, &world->client, &error),
                      WEIR_OK);
     snprintf(address, sizeof(address), "%s:0", world_host());
     if (weir_rpc_listen(world->server, address, &error) != WEIR_OK) {

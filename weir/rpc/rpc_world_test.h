@@ -27,6 +27,10 @@ struct rpc_world {
     struct weir_target *target; /* the client's, of the server */
 };
 
+/* How both sides' channels are made, besides what their options say. The state of a group's
+ * set-up; NULL: world_cm. */
+int rpc_world_over(void **state);
+
 weir_replied_callback outcome_replied;
 weir_procedure_handler handle_echo; /* replies what it got */
 
