@@ -14,8 +14,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     }
     uint8_t bytes[RPC_HEADER_MAX];
-    if (message.kind == RPC_REQUEST) {
-        CHECK(message.bulk_count <= WEIR_BULK_MAX);
+    if (message.kind == RPC_REQUEST || message.kind == RPC_NAMED) {
+        CHECK(message.bulk_count <= WEIR_BULK_MAX && message.timeout_ms <= RPC_TIME_MAX_MS);
         for (unsigned i = 0; i < message.bulk_count; i++) {
             const struct weir_remote *remote = &message.bulk[i].remote;
             CHECK(message.bulk[i].rights >= 1 && message.bulk[i].rights <= 3);
@@ -25,6 +25,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     size_t header = rpc_message_pack(&message, bytes);
     CHECK(header <= size && memcmp(bytes, data, header) == 0);
     CHECK(message.bytes == data + header && message.length == size - header);
+    CHECK(message.place < RPC_PLACES_MAX);
+    CHECK(message.kind != RPC_WELCOME || message.length % RPC_NUMBER_LENGTH == 0);
     CHECK(message.kind != RPC_REFUSED || message.length <= RPC_WORDS_MAX);
     return 0;
 }

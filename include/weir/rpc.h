@@ -66,8 +66,9 @@ typedef void weir_procedure_handler(struct weir_request *request, const void *by
                                     void *user);
 #define WEIR_PROCEDURE_NAME_MAX 63
 /* Names a procedure: one that is served here, or, `handler` being NULL, one that is only called.
- * Both sides know it by its name, of which 64 bits go over the wire. INVALID: it is served here
- * already, or another name has the same bits. It lives as long as the rpc. */
+ * Both sides know it by 64 bits of its name's hash. INVALID: it is served here already, or another
+ * name here has the same 32 low ones, which mostly go over the wire. It lives as long as the rpc.
+ */
 enum weir_status weir_rpc_register(struct weir_rpc *rpc, const char *name,
                                    weir_procedure_handler *handler, void *user,
                                    struct weir_procedure **ret_procedure,
@@ -176,7 +177,8 @@ void weir_request_on_gone(struct weir_request *request, weir_gone_callback *gone
 enum weir_status weir_request_state(const struct weir_request *request);
 /* "192.0.2.7:49152" */
 const char *weir_request_peer(const struct weir_request *request);
-/* What was left of the call's time when it was sent. */
+/* What was left of the call's time when it was sent, rounded down by a sixteenth at most; 507904:
+ * that, or more. */
 unsigned weir_request_timeout_ms(const struct weir_request *request);
 
 /* Keeps the request's bytes until it is answered: a copy, from a pool. From the handler only, while

@@ -49,7 +49,7 @@ static void count(struct weir_call *call, enum weir_status status)
         TALLY(call, failed);
         return;
     }
-    uint64_t passed_ns = rpc_now_ns() - call->begun_ns;
+    uint64_t passed_ns = rpc_read_clock(call->target->rpc) - call->begun_ns;
     tally_latency(&call->target->tally, passed_ns);
     tally_latency(&call->procedure->tally, passed_ns);
 }
@@ -180,13 +180,13 @@ static void wait_again(struct weir_call *call)
 static enum weir_status send_request(struct weir_call *call, struct weir_connection *connection,
                                      struct weir_error *ret_error)
 {
-    uint64_t now_ns = rpc_now_ns();
-    struct rpc_message message = {
-        .kind = RPC_REQUEST,
-        .value = call->due_ns > now_ns ? (uint32_t)((call->due_ns - now_ns) / MILLISECOND_NS) : 0,
-        .call = target_call_number(call->target, call->slot),
-        .procedure = call->procedure->number,
-    };
+    uint64_t now_ns = call->target->rpc->now_ns;
+    struct rpc_message message;
+    message.kind = target_knows(call->target, call->procedure) ? RPC_REQUEST : RPC_NAMED;
+    message.place = call->slot;
+    message.procedure = call->procedure->number;
+    message.timeout_ms =
+        call->due_ns > now_ns ? (unsigned)((call->due_ns - now_ns) / MILLISECOND_NS) : 0;
     enum weir_status status = shown_begin(&call->shown, connection, &message, ret_error);
     if (status != WEIR_OK) {
         return WEIR_NO_MEMORY;
@@ -328,7 +328,7 @@ static enum weir_status begin(struct weir_call *call, const struct weir_call_opt
         timeout_ms = options->timeout_ms != 0 ? options->timeout_ms : timeout_ms;
         call->is_idempotent = options->is_idempotent;
     }
-    call->begun_ns = rpc_now_ns();
+    call->begun_ns = rpc_read_clock(rpc);
     call->due_ns = call->begun_ns + timeout_ms * MILLISECOND_NS;
     call->deadline.fire = call_due;
     call->bytes = chunk_take(&rpc->chunks, call->length);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "weir/bytes.h"
 #include "weir/error_private.h"
 #include "weir/rpc/request.h"
 #include "weir/rpc/rpc.h"
@@ -46,17 +47,37 @@ void client_send_surely(struct client *client, const struct rpc_message *message
 static void opened(struct weir_connection *connection, void *user)
 {
     struct client *client = user;
+    const struct procedures *procedures = &client->rpc->procedures;
+    uint8_t numbers[RPC_NUMBERS_MAX * RPC_NUMBER_LENGTH];
+    struct weir_piece piece = {numbers, 0};
+    for (size_t i = 0; i < procedures->capacity && piece.length < sizeof(numbers); i++) {
+        if (procedures->table[i] != NULL && procedures->table[i]->handler != NULL) {
+            put_u64(numbers + piece.length, procedures->table[i]->number);
+            piece.length += RPC_NUMBER_LENGTH;
+        }
+    }
     struct rpc_message message = {.kind = RPC_WELCOME,
                                   .value = client->rpc->options.client_requests_max};
-    client_send_surely(client, &message, NULL, 0);
+    client_send_surely(client, &message, &piece, 1);
 }
 
 /* --- requests --- */
 
-static void answer_at_once(struct client *client, enum rpc_kind kind, uint64_t call)
+static void answer_at_once(struct client *client, enum rpc_kind kind, unsigned place)
 {
-    struct rpc_message message = {.kind = kind, .call = call};
+    struct rpc_message message = {.kind = kind, .place = place};
     client_send_surely(client, &message, NULL, 0);
+}
+
+/* NULL: it is not served here. */
+static struct weir_procedure *find_procedure(const struct weir_rpc *rpc,
+                                             const struct rpc_message *message)
+{
+    struct weir_procedure *procedure =
+        procedures_find(&rpc->procedures, (uint32_t)message->procedure);
+    bool is_it = procedure != NULL && procedure->handler != NULL &&
+                 (message->kind == RPC_REQUEST || procedure->number == message->procedure);
+    return is_it ? procedure : NULL;
 }
 
 /* A client may have as much as is left: see "Whose room it is". */
@@ -70,17 +91,17 @@ static bool has_room(const struct client *client)
 static void take_request(struct client *client, const struct rpc_message *message)
 {
     struct weir_rpc *rpc = client->rpc;
-    struct weir_procedure *procedure = procedures_find(&rpc->procedures, message->procedure);
-    if (procedure == NULL || procedure->handler == NULL) {
+    struct weir_procedure *procedure = find_procedure(rpc, message);
+    if (procedure == NULL) {
         rpc->statistics.unknown++;
-        answer_at_once(client, RPC_UNKNOWN, message->call);
+        answer_at_once(client, RPC_UNKNOWN, message->place);
         return;
     }
     struct weir_request *request =
         has_room(client) ? request_create(client, procedure, message) : NULL;
     if (request == NULL) {
         rpc->statistics.busy++;
-        answer_at_once(client, RPC_BUSY, message->call);
+        answer_at_once(client, RPC_BUSY, message->place);
         return;
     }
     procedure->statistics.requests++;
@@ -105,16 +126,16 @@ static void received(struct weir_connection *connection, const void *bytes, size
     const char *wrong = rpc_message_parse(bytes, length, &message);
     if (wrong == NULL && message.kind < RPC_REQUEST) {
         wrong = "what a client does not say";
-    } else if (wrong == NULL && message.kind == RPC_REQUEST && asks_too_much(client)) {
+    } else if (wrong == NULL && message.kind != RPC_CANCEL && asks_too_much(client)) {
         wrong = "more requests at once than agreed";
     }
     if (wrong != NULL) {
         client->rpc->statistics.broken++;
         weir_abort_protocol(connection, wrong);
-    } else if (message.kind == RPC_REQUEST) {
-        take_request(client, &message);
+    } else if (message.kind == RPC_CANCEL) {
+        request_cancel(client, message.place);
     } else {
-        request_cancel(client, message.call);
+        take_request(client, &message);
     }
 }
 

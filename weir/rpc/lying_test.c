@@ -18,9 +18,9 @@ static void send_message(struct weir_connection *connection, const struct rpc_me
 }
 
 static void say(struct weir_connection *connection, enum rpc_kind kind, uint32_t value,
-                uint64_t call)
+                unsigned place)
 {
-    struct rpc_message message = {.kind = kind, .value = value, .call = call};
+    struct rpc_message message = {.kind = kind, .value = value, .place = place};
     send_message(connection, &message);
 }
 
@@ -51,21 +51,21 @@ static void answer_with_a_lie(struct weir_connection *connection, const void *by
     struct rpc_message request;
     assert_null(rpc_message_parse(bytes, length, &request));
     switch (liar->lie) {
-    case RPC_REPLY: /* to an earlier call */
-        say(connection, RPC_REPLY, 0, request.call - ((uint64_t)1 << 32));
+    case RPC_REPLY: /* for a place that is free */
+        say(connection, RPC_REPLY, 0, request.place + 1);
         break;
-    case RPC_REFUSED: /* in a slot that is free */
-        say(connection, RPC_REFUSED, 0, request.call + 1);
+    case RPC_REFUSED: /* behind the last */
+        say(connection, RPC_REFUSED, 0, 32);
         break;
-    case RPC_UNKNOWN: /* or that there is not */
-        say(connection, RPC_UNKNOWN, 0, request.call | 0xffffffff);
+    case RPC_UNKNOWN:
+        say(connection, RPC_UNKNOWN, 0, 4095);
         break;
     case RPC_BUSY: /* twice */
-        say(connection, RPC_REPLY, 0, request.call);
-        say(connection, RPC_BUSY, 0, request.call);
+        say(connection, RPC_REPLY, 0, request.place);
+        say(connection, RPC_BUSY, 0, request.place);
         break;
     default:
-        say(connection, liar->lie, liar->lie == RPC_WELCOME, request.call);
+        say(connection, liar->lie, liar->lie == RPC_WELCOME, request.place);
         break;
     }
 }
@@ -127,6 +127,7 @@ static void test_server_that_lies(void **state)
         [RPC_BUSY] = "an answer to what was not asked",
         [RPC_CANCELED] = "it gave up what was not canceled",
         [RPC_REQUEST] = "what a server does not say",
+        [RPC_NAMED] = "what a server does not say",
         [RPC_CANCEL] = "what a server does not say",
     };
     for (unsigned lie = RPC_WELCOME; lie < RPC_KIND_END; lie++) {
@@ -183,7 +184,7 @@ static void test_something_else_listens(void **state)
         rpc_call(liar.target, liar.procedure, "?", 1, &options, &liar.outcome);
         world_run_until(&liar.world, &liar.outcome.is_told);
         rpc_expect(&liar.outcome, WEIR_TIMED_OUT, "no connection");
-    } while (strstr(liar.outcome.words, "a message that is none of rpc") == NULL);
+    } while (strstr(liar.outcome.words, "another version of rpc, or none") == NULL);
     liar_close(&liar);
 }
 
@@ -310,7 +311,7 @@ static void test_client_that_asks_too_much(void **state)
     static struct strange strange;
     struct weir_rpc_options options = {.client_requests_max = 8};
     strange_open(&strange, &options, NULL);
-    struct rpc_message message = {.kind = RPC_REQUEST, .procedure = number_of(&strange, "keep")};
+    struct rpc_message message = {.kind = RPC_NAMED, .procedure = number_of(&strange, "keep")};
     for (unsigned i = 0; i < 9; i++) {
         send_message(strange.end.connection, &message); /* of one number: it is the client's */
     }
@@ -325,7 +326,7 @@ static void test_client_that_takes_no_answers(void **state)
     struct weir_rpc_options options = {.client_requests_max = 8};
     struct weir_channel_options one_buffer = {.eager_buffers = 1};
     strange_open(&strange, &options, &one_buffer);
-    struct rpc_message message = {.kind = RPC_REQUEST, .procedure = number_of(&strange, "echo")};
+    struct rpc_message message = {.kind = RPC_NAMED, .procedure = number_of(&strange, "echo")};
     for (unsigned i = 0; i < 20; i++) {
         send_message(strange.end.connection, &message);
     }
@@ -344,9 +345,9 @@ static void test_client_that_cancels_all(void **state)
     static struct strange strange;
     struct weir_rpc_options options = {.client_requests_max = 8};
     strange_open(&strange, &options, NULL);
-    struct rpc_message message = {.kind = RPC_REQUEST, .procedure = number_of(&strange, "keep")};
+    struct rpc_message message = {.kind = RPC_NAMED, .procedure = number_of(&strange, "keep")};
     for (unsigned i = 0; i < 8; i++) {
-        message.call = i;
+        message.place = i;
         send_message(strange.end.connection, &message);
         say(strange.end.connection, RPC_CANCEL, 0, i);
         rpc_world_run_until_count(&strange.world, &strange.answers, 2 + i);
@@ -365,7 +366,7 @@ static void test_client_with_a_wrong_key(void **state)
 {
     static struct strange strange;
     strange_open(&strange, NULL, NULL);
-    struct rpc_message message = {.kind = RPC_REQUEST,
+    struct rpc_message message = {.kind = RPC_NAMED,
                                   .procedure = number_of(&strange, "pull"),
                                   .bulk_count = 1,
                                   .bulk = {{{0x1000, 64, 0x1234}, WEIR_REMOTE_READ}}};

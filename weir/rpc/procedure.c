@@ -13,18 +13,18 @@
 #define CAPACITY_LEAST 16
 
 /* Where it is, or would be. */
-static struct weir_procedure **place_of(const struct procedures *procedures, uint64_t number)
+static struct weir_procedure **place_of(const struct procedures *procedures, uint32_t low)
 {
-    size_t place = number & (procedures->capacity - 1);
-    while (procedures->table[place] != NULL && procedures->table[place]->number != number) {
+    size_t place = low & (procedures->capacity - 1);
+    while (procedures->table[place] != NULL && (uint32_t)procedures->table[place]->number != low) {
         place = (place + 1) & (procedures->capacity - 1);
     }
     return &procedures->table[place];
 }
 
-struct weir_procedure *procedures_find(const struct procedures *procedures, uint64_t number)
+struct weir_procedure *procedures_find(const struct procedures *procedures, uint32_t low)
 {
-    return procedures->capacity > 0 ? *place_of(procedures, number) : NULL;
+    return procedures->capacity > 0 ? *place_of(procedures, low) : NULL;
 }
 
 static bool make_room(struct procedures *procedures)
@@ -42,7 +42,7 @@ static bool make_room(struct procedures *procedures)
     }
     for (size_t i = 0; i < procedures->capacity; i++) {
         if (procedures->table[i] != NULL) {
-            *place_of(&larger, procedures->table[i]->number) = procedures->table[i];
+            *place_of(&larger, (uint32_t)procedures->table[i]->number) = procedures->table[i];
         }
     }
     free(procedures->table);
@@ -69,8 +69,8 @@ static enum weir_status add(struct procedures *procedures, const char *name, uin
     }
     strcpy(procedure->name, name);
     procedure->number = number;
-    *place_of(procedures, number) = procedure;
-    procedures->count++;
+    procedure->index = procedures->count++;
+    *place_of(procedures, (uint32_t)number) = procedure;
     *ret_procedure = procedure;
     return WEIR_OK;
 }
@@ -86,9 +86,9 @@ enum weir_status weir_rpc_register(struct weir_rpc *rpc, const char *name,
                          name, WEIR_PROCEDURE_NAME_MAX);
     }
     uint64_t number = XXH3_64bits(name, length);
-    struct weir_procedure *procedure = procedures_find(&rpc->procedures, number);
+    struct weir_procedure *procedure = procedures_find(&rpc->procedures, (uint32_t)number);
     if (procedure != NULL && strcmp(procedure->name, name) != 0) {
-        return error_set(ret_error, WEIR_INVALID, "\"%s\": its number is that of \"%s\"", name,
+        return error_set(ret_error, WEIR_INVALID, "\"%s\": its number is too like that of \"%s\"", name,
                          procedure->name);
     }
     if (procedure != NULL && procedure->handler != NULL && handler != NULL) {

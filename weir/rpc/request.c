@@ -16,8 +16,8 @@ struct weir_request *request_create(struct client *client, struct weir_procedure
     }
     request->client = client;
     request->procedure = procedure;
-    request->call = message->call;
-    request->timeout_ms = message->value;
+    request->place = message->place;
+    request->timeout_ms = message->timeout_ms;
     request->is_owed = true;
     request->bulk_count = message->bulk_count;
     memcpy(request->bulk, message->bulk, message->bulk_count * sizeof(*message->bulk));
@@ -74,7 +74,7 @@ enum weir_status weir_request_reply(struct weir_request *request, const struct w
     }
     enum weir_status status = request->state;
     if (status == WEIR_OK) {
-        struct rpc_message message = {.kind = RPC_REPLY, .call = request->call};
+        struct rpc_message message = {.kind = RPC_REPLY, .place = request->place};
         status = client_send(request->client, &message, pieces, count);
     }
     if (status == WEIR_TOO_LONG || status == WEIR_NO_MEMORY || status == WEIR_INVALID) {
@@ -94,7 +94,7 @@ static void refuse_now(struct weir_request *request, const char *words)
     bool is_heard = request->state == WEIR_OK;
     if (is_heard) {
         struct rpc_message message = {
-            .kind = RPC_REFUSED, .value = request->refusal_code, .call = request->call};
+            .kind = RPC_REFUSED, .value = request->refusal_code, .place = request->place};
         struct weir_piece piece = {words, strnlen(words, RPC_WORDS_MAX)};
         client_send_surely(request->client, &message, &piece, 1);
         settle(request);
@@ -124,7 +124,7 @@ void weir_request_refuse(struct weir_request *request, uint32_t code, const char
 
 static void answer_canceled(struct weir_request *request)
 {
-    struct rpc_message message = {.kind = RPC_CANCELED, .call = request->call};
+    struct rpc_message message = {.kind = RPC_CANCELED, .place = request->place};
     client_send_surely(request->client, &message, NULL, 0);
     settle(request);
 }
@@ -138,10 +138,10 @@ static void tell_gone(struct weir_request *request, enum weir_status why)
     }
 }
 
-void request_cancel(struct client *client, uint64_t call)
+void request_cancel(struct client *client, unsigned place)
 {
     struct weir_request *request = client->requests;
-    while (request != NULL && (request->call != call || request->state != WEIR_OK)) {
+    while (request != NULL && (request->place != place || request->state != WEIR_OK)) {
         request = request->next;
     }
     if (request == NULL) {

@@ -16,7 +16,7 @@ struct weir_request {
     struct weir_request *next, *previous; /* of the client's */
     struct client *client;
     struct weir_procedure *procedure;
-    uint64_t call;
+    unsigned place; /* the client's */
     unsigned timeout_ms;
     bool is_owed;           /* an answer to it */
     bool is_refused;        /* which is to be said when nothing is under way */
@@ -45,9 +45,9 @@ struct move {
 struct weir_request *request_create(struct client *client, struct weir_procedure *procedure,
                                     const struct rpc_message *message);
 void request_free(struct weir_request *request);
-/* Its client does not wait for the answer to call any more. What was answered already crossed that
- * word. */
-void request_cancel(struct client *client, uint64_t call);
+/* Its client does not wait for the answer any more to what has that place. If there is none, it
+ * crossed that word. */
+void request_cancel(struct client *client, unsigned place);
 /* The client's connection has ended. */
 void requests_lose(struct client *client, enum weir_status why);
 /* One of its moves is over, of which the handler hears next, and may answer then. Was it the last,

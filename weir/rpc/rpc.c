@@ -23,6 +23,12 @@ uint64_t rpc_now_ns(void)
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
+uint64_t rpc_read_clock(struct weir_rpc *rpc)
+{
+    rpc->now_ns = rpc_now_ns();
+    return rpc->now_ns;
+}
+
 static void run_deadlines(void *argument);
 
 /* It fires too early rather than to be set anew for each call that ends before its time. */
@@ -48,7 +54,7 @@ static void run_deadlines(void *argument)
 {
     struct weir_rpc *rpc = argument;
     struct timer *timer;
-    uint64_t now_ns = rpc_now_ns();
+    uint64_t now_ns = rpc_read_clock(rpc);
     rpc->armed_ns = TIMER_NEVER;
     while ((timer = timers_take(&rpc->deadlines, now_ns)) != NULL) {
         timer->fire(timer);
@@ -104,9 +110,9 @@ enum weir_status weir_rpc_create(struct weir_poller *poller, const struct weir_r
                                  struct weir_rpc **ret_rpc, struct weir_error *ret_error)
 {
     struct weir_rpc_options resolved = resolve(options);
-    if (resolved.in_flight_max > RPC_WINDOW_MAX || resolved.client_requests_max > RPC_WINDOW_MAX) {
+    if (resolved.in_flight_max > RPC_PLACES_MAX || resolved.client_requests_max > RPC_PLACES_MAX) {
         return error_set(ret_error, WEIR_INVALID, "more than %d calls in flight to one server",
-                         RPC_WINDOW_MAX);
+                         RPC_PLACES_MAX);
     }
     if (resolved.channel.message_length_max < RPC_HEADER_MAX) {
         return error_set(ret_error, WEIR_INVALID, "messages of less than %d bytes",

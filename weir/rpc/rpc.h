@@ -26,6 +26,7 @@ struct weir_rpc {
     struct procedures procedures;
     struct timers deadlines;
     uint64_t armed_ns; /* for when the poller's timer is set */
+    uint64_t now_ns;   /* as last read: some while ago, but for what is being done now */
     bool is_ending;
     struct weir_target *targets; /* destroyed ones, too, until their connection has ended */
     struct weir_listener *listener;
@@ -44,6 +45,7 @@ struct arriving {
 };
 
 uint64_t rpc_now_ns(void);
+uint64_t rpc_read_clock(struct weir_rpc *rpc);
 /* Calls timer->fire then, and unsets it before. Sets it anew if it is set. False: no memory; then
  * it may fire late. */
 bool rpc_set_deadline(struct weir_rpc *rpc, struct timer *timer, uint64_t deadline_ns);

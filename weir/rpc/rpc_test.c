@@ -163,6 +163,41 @@ static void test_reply_later_in_another_order(void **state)
     rpc_world_close(&world);
 }
 
+/* --- known and unknown --- */
+
+/* What is registered, on either side, when they have met already. And a name whose number is too
+ * like that of what is served there is not taken for it. */
+static void test_registered_late(void **state)
+{
+    struct rpc_world world;
+    struct outcome outcome;
+    rpc_world_open(&world, NULL, NULL);
+    rpc_register(world.server, "first", handle_echo, NULL);
+    rpc_register(world.server, "procedure 39575", handle_echo, NULL);
+    struct weir_procedure *first = rpc_register(world.client, "first", NULL, NULL);
+    struct weir_procedure *second = rpc_register(world.client, "second", NULL, NULL);
+    rpc_call(world.target, first, "1", 1, NULL, &outcome);
+    rpc_world_run_until(&world, &outcome.is_told);
+    rpc_expect(&outcome, WEIR_OK, "");
+    rpc_call(world.target, second, "2", 1, NULL, &outcome);
+    rpc_world_run_until(&world, &outcome.is_told);
+    rpc_expect(&outcome, WEIR_UNSUPPORTED, ": second: ");
+    rpc_register(world.server, "second", handle_echo, NULL);
+    rpc_register(world.server, "third", handle_echo, NULL);
+    struct weir_procedure *third = rpc_register(world.client, "third", NULL, NULL);
+    struct weir_procedure *alike = rpc_register(world.client, "procedure 49265", NULL, NULL);
+    rpc_call(world.target, second, "2", 1, NULL, &outcome);
+    rpc_world_run_until(&world, &outcome.is_told);
+    rpc_expect(&outcome, WEIR_OK, "");
+    rpc_call(world.target, third, "3", 1, NULL, &outcome);
+    rpc_world_run_until(&world, &outcome.is_told);
+    rpc_expect(&outcome, WEIR_OK, "");
+    rpc_call(world.target, alike, "4", 1, NULL, &outcome);
+    rpc_world_run_until(&world, &outcome.is_told);
+    rpc_expect(&outcome, WEIR_UNSUPPORTED, ": procedure 49265: ");
+    rpc_world_close(&world);
+}
+
 /* --- what is counted --- */
 
 static void check_calls(const struct weir_call_statistics *calls, unsigned waiting,
@@ -243,6 +278,13 @@ static void test_names(void **state)
     name[WEIR_PROCEDURE_NAME_MAX] = '\0';
     assert_int_equal(weir_rpc_register(world.server, name, handle_echo, NULL, NULL, &error),
                      WEIR_OK);
+    /* Two whose numbers have the same low half: found by trying 200,000. */
+    rpc_register(world.server, "procedure 39575", NULL, NULL);
+    assert_int_equal(
+        weir_rpc_register(world.server, "procedure 49265", handle_echo, NULL, &same, &error),
+        WEIR_INVALID);
+    assert_string_equal(error.message,
+                        "\"procedure 49265\": its number is too like that of \"procedure 39575\"");
     for (unsigned i = 0; i < 200; i++) { /* the table grows */
         snprintf(name, sizeof(name), "procedure %u", i);
         rpc_register(world.server, name, handle_echo, NULL);
@@ -258,6 +300,8 @@ static void test_names(void **state)
          &(options)},                                                                              \
         {"reply later in another order (" #options ")", test_reply_later_in_another_order,         \
          rpc_world_over, NULL, &(options)},                                                        \
+        {"registered late (" #options ")", test_registered_late, rpc_world_over, NULL,             \
+         &(options)},                                                                              \
         {"statistics (" #options ")", test_statistics, rpc_world_over, NULL, &(options)},          \
     {                                                                                              \
         "names (" #options ")", test_names, rpc_world_over, NULL, &(options)                       \

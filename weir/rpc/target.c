@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "weir/bytes.h"
 #include "weir/error_private.h"
 #include "weir/rpc/call.h"
 #include "weir/rpc/rpc.h"
@@ -67,7 +68,6 @@ static void take_slot(struct weir_target *target, struct weir_call *call)
     call->slot = target->first_free;
     struct slot *slot = &target->slots[call->slot];
     target->first_free = slot->next_free;
-    slot->generation++;
     slot->is_taken = true;
     slot->call = call;
     slot->procedure = call->procedure;
@@ -87,20 +87,11 @@ void target_free_slot(struct weir_target *target, uint32_t index)
     TALLY_MORE(slot, in_flight, -1u);
 }
 
-uint64_t target_call_number(const struct weir_target *target, uint32_t slot)
+/* NULL: none is taken there. */
+static struct slot *find_slot(const struct weir_target *target, unsigned place)
 {
-    return (uint64_t)target->slots[slot].generation << 32 | slot;
-}
-
-/* NULL: there is none of that number. */
-static struct slot *find_slot(const struct weir_target *target, uint64_t number)
-{
-    uint32_t index = (uint32_t)number;
-    if (index >= target->rpc->options.in_flight_max) {
-        return NULL;
-    }
-    struct slot *slot = &target->slots[index];
-    return slot->is_taken && slot->generation == number >> 32 ? slot : NULL;
+    bool is_taken = place < target->rpc->options.in_flight_max && target->slots[place].is_taken;
+    return is_taken ? &target->slots[place] : NULL;
 }
 
 /* --- the connection --- */
@@ -126,7 +117,7 @@ static const char *check_answer(const struct slot *slot, const struct rpc_messag
 
 static void take_answer(struct weir_target *target, const struct rpc_message *message)
 {
-    struct slot *slot = find_slot(target, message->call);
+    struct slot *slot = find_slot(target, message->place);
     const char *wrong = check_answer(slot, message);
     if (wrong != NULL) {
         weir_abort_protocol(target->connection, wrong);
@@ -136,7 +127,7 @@ static void take_answer(struct weir_target *target, const struct rpc_message *me
     bool is_late = call == NULL || call->state == CALL_LEAVING;
     TALLY_MORE(slot, late, is_late && message->kind != RPC_CANCELED);
     TALLY_MORE(slot, bytes_received, message->length);
-    target_free_slot(target, (uint32_t)message->call);
+    target_free_slot(target, message->place);
     if (message->kind != RPC_BUSY) {
         target->is_proven = true;
         target->again_ms = 0;
@@ -148,10 +139,28 @@ static void take_answer(struct weir_target *target, const struct rpc_message *me
     }
 }
 
+/* Where there is no memory to know it nothing is known. */
+static void learn_procedures(struct weir_target *target, const struct rpc_message *welcome)
+{
+    const struct procedures *procedures = &target->rpc->procedures;
+    free(target->known);
+    target->known = calloc(procedures->count, sizeof(*target->known));
+    target->known_count = target->known != NULL ? procedures->count : 0;
+    for (size_t i = 0; target->known != NULL && i < welcome->length; i += RPC_NUMBER_LENGTH) {
+        uint64_t number = get_u64(welcome->bytes + i);
+        const struct weir_procedure *procedure = procedures_find(procedures, (uint32_t)number);
+        if (procedure != NULL && procedure->number == number) {
+            target->known[procedure->index] = true;
+        }
+    }
+}
+
 static void take_welcome(struct weir_target *target, const struct rpc_message *message)
 {
     unsigned most = target->rpc->options.in_flight_max;
     window_init(&target->window, message->value < most ? message->value : most);
+    learn_procedures(target, message);
+    rpc_read_clock(target->rpc);
     target->is_welcome = true;
     target->trouble = (struct weir_error){0};
     target->connections++;
@@ -265,7 +274,7 @@ void target_rest(struct weir_target *target, uint64_t sent)
 
 void target_send_cancel(struct weir_target *target, uint32_t slot)
 {
-    struct rpc_message message = {.kind = RPC_CANCEL, .call = target_call_number(target, slot)};
+    struct rpc_message message = {.kind = RPC_CANCEL, .place = slot};
     uint8_t bytes[RPC_HEADER_MAX];
     if (target->connection != NULL) {
         weir_send(target->connection, bytes, rpc_message_pack(&message, bytes), NULL, NULL);
@@ -328,6 +337,7 @@ static void free_target(struct weir_target *target)
     }
     rpc_forget_deadline(target->rpc, &target->again);
     rpc_forget_deadline(target->rpc, &target->rest);
+    free(target->known);
     free(target->slots);
     free(target->address);
     free(target);

@@ -1,8 +1,8 @@
 /* A server that is called: its connection, the calls that wait for it, and those in flight.
  *
- * A slot is a place in flight. Its number, with a generation, is the call's number on the wire. It
- * is taken until the server has answered, also if the call has ended before; so an answer for which
- * no slot is taken is the server's lie. */
+ * A slot is a place in flight, by whose index the server knows the call. It is taken until the
+ * server has answered, also if the call has ended before; so an answer for which no slot is taken
+ * is the server's lie. */
 #ifndef WEIR_RPC_TARGET_H
 #define WEIR_RPC_TARGET_H
 
@@ -12,6 +12,7 @@
 #include <weir/rpc.h>
 
 #include "weir/channel/timer.h"
+#include "weir/rpc/procedure.h"
 #include "weir/rpc/tally.h"
 #include "weir/rpc/window.h"
 
@@ -19,7 +20,6 @@ struct slot {
     struct weir_target *target;
     struct weir_procedure *procedure;
     struct weir_call *call; /* NULL: it has ended */
-    uint32_t generation;
     bool is_taken;
     uint32_t next_free;
 };
@@ -44,6 +44,8 @@ struct weir_target {
     struct weir_error trouble;  /* why it was not connected last */
     struct line waiting;        /* ordered by sequence */
     struct line ended;
+    bool *known; /* by a procedure's index: the server serves it; NULL: nothing is known */
+    size_t known_count;
     struct slot *slots; /* in_flight_max of them */
     uint32_t first_free;
     unsigned in_flight;
@@ -63,7 +65,11 @@ void target_leave_line(struct weir_target *target, struct weir_call *call);
 /* Sends what may be sent, and connects if something waits. */
 void target_advance(struct weir_target *target);
 void target_free_slot(struct weir_target *target, uint32_t index);
-uint64_t target_call_number(const struct weir_target *target, uint32_t slot);
+static inline bool target_knows(const struct weir_target *target,
+                                const struct weir_procedure *procedure)
+{
+    return procedure->index < target->known_count && target->known[procedure->index];
+}
 /* The server has no room for call number `sent`. */
 void target_rest(struct weir_target *target, uint64_t sent);
 /* Tells the server that nobody waits for what is in the slot. */
