@@ -46,8 +46,8 @@ struct weir_rpc_options {
     unsigned client_requests_max; /* of one of them, at most 4096; 0: 64 */
     unsigned clients_max;         /* connected at once; 0: 1024 */
     size_t held_length_max;       /* bytes of all requests that are held; 0: 64 MiB */
-    /* Of both: their connections. message_length_max, 0 being 1 MiB here, bounds requests, replies
-     * and the 200 bytes that rpc adds to them; each side says what it takes. */
+    /* Of both: their connections. message_length_max, at least 256 and 0 being 1 MiB here, bounds
+     * requests and replies, with the 8 to 204 bytes before them; each side says what it takes. */
     struct weir_channel_options channel;
 };
 

@@ -319,15 +319,14 @@ static void gather(const struct weir_piece *pieces, unsigned count, uint8_t *ret
 static enum weir_status begin(struct weir_call *call, const struct weir_call_options *options)
 {
     struct weir_rpc *rpc = call->target->rpc;
-    unsigned timeout_ms = rpc->options.timeout_ms;
-    if (options != NULL) {
-        enum weir_status status = shown_set(&call->shown, options->bulk, options->bulk_count);
-        if (status != WEIR_OK) {
-            return status;
-        }
-        timeout_ms = options->timeout_ms != 0 ? options->timeout_ms : timeout_ms;
-        call->is_idempotent = options->is_idempotent;
+    static const struct weir_call_options usual;
+    options = options != NULL ? options : &usual;
+    enum weir_status status = shown_set(&call->shown, options->bulk, options->bulk_count);
+    if (status != WEIR_OK) {
+        return status;
     }
+    unsigned timeout_ms = options->timeout_ms != 0 ? options->timeout_ms : rpc->options.timeout_ms;
+    call->is_idempotent = options->is_idempotent;
     call->begun_ns = rpc_read_clock(rpc);
     call->due_ns = call->begun_ns + timeout_ms * MILLISECOND_NS;
     call->deadline.fire = call_due;

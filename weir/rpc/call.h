@@ -46,8 +46,8 @@ struct weir_call {
     weir_replied_callback *replied;
     void *argument;
     enum weir_status status; /* how it has ended, if it is not told yet */
-    struct shown shown;
-    char why[CALL_WHY_MAX]; /* last: set with `status` */
+    struct shown shown;      /* what is from here on is not cleared */
+    char why[CALL_WHY_MAX];  /* set with `status` */
 };
 
 /* Sends it, which has left the line and taken a slot. False: it is back there, for the connection

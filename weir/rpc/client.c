@@ -58,7 +58,9 @@ static void opened(struct weir_connection *connection, void *user)
     }
     struct rpc_message message = {.kind = RPC_WELCOME,
                                   .value = client->rpc->options.client_requests_max};
-    client_send_surely(client, &message, &piece, 1);
+    if (client_send(client, &message, &piece, 1) != WEIR_OK) { /* it takes no message so long */
+        client_send_surely(client, &message, NULL, 0);
+    }
 }
 
 /* --- requests --- */

@@ -413,6 +413,31 @@ static void handle_hold(struct weir_request *request, const void *bytes, size_t 
     assert_int_equal(weir_request_hold(request) != NULL, request == requests[0]);
 }
 
+/* A client to which the list of all procedures is too long, and a server of more than are listed.
+ */
+static void test_more_procedures_than_a_welcome_has(void **state)
+{
+    for (unsigned is_short = 0; is_short < 2; is_short++) {
+        struct rpc_world world;
+        struct outcome outcome;
+        struct weir_rpc_options options = {.channel = {.message_length_max = is_short ? 256 : 0}};
+        char name[32];
+        rpc_world_open(&world, NULL, &options);
+        for (unsigned i = 0; i < 600; i++) {
+            snprintf(name, sizeof(name), "%u", i);
+            rpc_register(world.server, name, handle_echo, NULL);
+        }
+        for (unsigned i = 0; i < 600; i += 7) {
+            snprintf(name, sizeof(name), "%u", i);
+            rpc_call(world.target, rpc_register(world.client, name, NULL, NULL), name, 1, NULL,
+                     &outcome);
+            rpc_world_run_until(&world, &outcome.is_told);
+            rpc_expect(&outcome, WEIR_OK, "");
+        }
+        rpc_world_close(&world);
+    }
+}
+
 static void test_held_bytes_are_bounded(void **state)
 {
     struct rpc_world world;
@@ -465,6 +490,7 @@ int main(void)
         cmocka_unit_test(test_client_that_cancels_all),
         cmocka_unit_test(test_client_with_a_wrong_key),
         cmocka_unit_test(test_lengths_that_a_side_does_not_take),
+        cmocka_unit_test(test_more_procedures_than_a_welcome_has),
         cmocka_unit_test(test_held_bytes_are_bounded),
         cmocka_unit_test(test_options_that_there_are_not),
     };

@@ -88,8 +88,8 @@ enum weir_status weir_rpc_register(struct weir_rpc *rpc, const char *name,
     uint64_t number = XXH3_64bits(name, length);
     struct weir_procedure *procedure = procedures_find(&rpc->procedures, (uint32_t)number);
     if (procedure != NULL && strcmp(procedure->name, name) != 0) {
-        return error_set(ret_error, WEIR_INVALID, "\"%s\": its number is too like that of \"%s\"", name,
-                         procedure->name);
+        return error_set(ret_error, WEIR_INVALID, "\"%s\": its number is too like that of \"%s\"",
+                         name, procedure->name);
     }
     if (procedure != NULL && procedure->handler != NULL && handler != NULL) {
         return error_set(ret_error, WEIR_INVALID, "\"%s\" is served here already", name);

@@ -12,6 +12,7 @@
 #include "weir/rpc/target.h"
 
 #define MILLISECOND_NS ((uint64_t)1000000)
+#define MESSAGE_LEAST  256 /* a refusal's words fit, and a request's bulks */
 #define WAIT_MAX_MS    ((uint64_t)1 << 31)
 
 /* --- deadlines --- */
@@ -114,9 +115,8 @@ enum weir_status weir_rpc_create(struct weir_poller *poller, const struct weir_r
         return error_set(ret_error, WEIR_INVALID, "more than %d calls in flight to one server",
                          RPC_PLACES_MAX);
     }
-    if (resolved.channel.message_length_max < RPC_HEADER_MAX) {
-        return error_set(ret_error, WEIR_INVALID, "messages of less than %d bytes",
-                         (int)RPC_HEADER_MAX);
+    if (resolved.channel.message_length_max < MESSAGE_LEAST) {
+        return error_set(ret_error, WEIR_INVALID, "messages of less than %d bytes", MESSAGE_LEAST);
     }
     struct weir_rpc *rpc = calloc(1, sizeof(*rpc));
     if (rpc == NULL) {
@@ -125,7 +125,7 @@ enum weir_status weir_rpc_create(struct weir_poller *poller, const struct weir_r
     rpc->poller = poller;
     rpc->options = resolved;
     rpc->armed_ns = TIMER_NEVER;
-    rpc->calls = (struct pool){sizeof(struct weir_call), offsetof(struct weir_call, why), NULL};
+    rpc->calls = (struct pool){sizeof(struct weir_call), offsetof(struct weir_call, shown), NULL};
     rpc->requests =
         (struct pool){sizeof(struct weir_request), offsetof(struct weir_request, bulk), NULL};
     rpc->moves = (struct pool){sizeof(struct move), 0, NULL};

@@ -3,6 +3,7 @@
 
 enum weir_status shown_set(struct shown *shown, const struct weir_bulk *bulk, unsigned count)
 {
+    shown->count = 0;
     if (count > WEIR_BULK_MAX || (count > 0 && bulk == NULL)) {
         return WEIR_INVALID;
     }
@@ -13,6 +14,7 @@ enum weir_status shown_set(struct shown *shown, const struct weir_bulk *bulk, un
             return WEIR_INVALID;
         }
         shown->bulk[i] = bulk[i];
+        shown->memory[i] = NULL;
     }
     shown->count = count;
     return WEIR_OK;
