@@ -1,6 +1,7 @@
 /* Memory of the caller's: pulled from, pushed into, and taken back, however the call ends. */
 #include "weir/rpc/rpc_world_test.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -439,6 +440,95 @@ static void test_refusal_waits_for_a_push(void **state)
     early_close(&early);
 }
 
+/* --- a server in another process --- */
+
+#define FLOOD        48
+#define FLOOD_LENGTH ((size_t)1 << 20)
+#define ROUNDS       20
+
+static unsigned flooding;
+
+static void flood_moved(struct weir_request *request, enum weir_status status, void *argument)
+{
+    flooding--;
+    if (flooding == 0) {
+        weir_request_refuse(request, 0, NULL);
+    }
+}
+
+/* All at once, and only then looks at what the caller says. */
+static void handle_flood(struct weir_request *request, const void *bytes, size_t length, void *user)
+{
+    struct weir_bulk_part part = {.memory = user, .length = FLOOD_LENGTH};
+    for (unsigned i = 0; i < FLOOD; i++) {
+        flooding += weir_request_push(request, &part, flood_moved, NULL) == WEIR_OK;
+    }
+}
+
+static int serve(const char *address)
+{
+    struct weir_poller *poller;
+    struct weir_rpc *rpc;
+    struct weir_memory *memory;
+    struct weir_error error;
+    if (weir_poller_create(world_fabric(), &poller, &error) != WEIR_OK ||
+        weir_rpc_create(poller, NULL, &rpc, &error) != WEIR_OK ||
+        weir_memory_allocate(world_fabric(), FLOOD_LENGTH, WEIR_LOCAL, &memory, &error) !=
+            WEIR_OK ||
+        weir_rpc_listen(rpc, address, &error) != WEIR_OK) {
+        return 1;
+    }
+    rpc_register(rpc, "flood", handle_flood, memory);
+    printf("%s\n", weir_rpc_address(rpc));
+    fflush(stdout);
+    while (weir_poll(poller, -1) >= 0) {
+    }
+    return 1;
+}
+
+/* Cancels in the middle of the flood, and lets the server have no time. */
+static void drown_once(struct rpc_world *world, struct weir_procedure *flood, uint8_t *bytes)
+{
+    struct outcome outcome;
+    struct weir_bulk bulk = {bytes, FLOOD_LENGTH, WEIR_REMOTE_WRITE};
+    struct weir_call_options options = {.timeout_ms = PATIENCE_MS, .bulk = &bulk, .bulk_count = 1};
+    struct weir_target_statistics statistics;
+    memset(bytes, 0xff, FLOOD_LENGTH);
+    rpc_call(world->target, flood, NULL, 0, &options, &outcome);
+    while (((volatile uint8_t *)bytes)[FLOOD_LENGTH - 1] == 0xff) {
+        assert_true(weir_poll(world->client_poller, 0) >= 0);
+    }
+    if (outcome.call != NULL) {
+        weir_call_cancel(outcome.call);
+    }
+    rpc_world_run_client_until(world, &outcome.is_told);
+    fill(bytes, FLOOD_LENGTH, 3); /* it is ours again */
+    do {
+        assert_true(weir_poll(world->client_poller, 1) >= 0);
+        weir_target_statistics(world->target, &statistics);
+    } while (statistics.calls.in_flight > 0);
+    check_filled(bytes, FLOOD_LENGTH, 3);
+}
+
+static void test_flood_of_another_process(void **state)
+{
+    struct rpc_world world;
+    struct killable server;
+    struct weir_rpc_options options = {.release_ms = 1};
+    uint8_t *bytes = malloc(FLOOD_LENGTH);
+    char address[96];
+    snprintf(address, sizeof(address), "%s:0", world_host());
+    killable_start(&server, address, "flooding");
+    rpc_world_open_client(&world, &options, server.address);
+    struct weir_procedure *flood = rpc_register(world.client, "flood", NULL, NULL);
+    for (unsigned round = 0; round < ROUNDS; round++) {
+        drown_once(&world, flood, bytes);
+    }
+    rpc_world_close(&world);
+    killable_stop(&server);
+    free(bytes);
+}
+
 #define OVER(options)                                                                              \
     {"pull and push (" #options ")", test_pull_and_push, rpc_world_over, NULL, &(options)},        \
         {"parts (" #options ")", test_parts, rpc_world_over, NULL, &(options)},                    \
@@ -460,9 +550,13 @@ static void test_refusal_waits_for_a_push(void **state)
             NULL, &(options)                                                                       \
     }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    if (argc == 4 && strcmp(argv[1], "server") == 0) {
+        return serve(argv[2]);
+    }
     const struct CMUnitTest tests[] = {OVER(world_cm), OVER(world_cm_lanes), OVER(world_tcp),
-                                       OVER(world_tcp_lanes)};
+                                       OVER(world_tcp_lanes),
+                                       cmocka_unit_test(test_flood_of_another_process)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

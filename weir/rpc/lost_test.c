@@ -4,12 +4,9 @@
  * The servers that die are this program run again, with the argument "server". */
 #include "weir/rpc/rpc_world_test.h"
 
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "weir/rpc/rpc.h"
 
@@ -44,60 +41,6 @@ static int serve(const char *address, const char *manner)
     return 1;
 }
 
-struct killable {
-    pid_t pid;
-    char address[96];
-};
-
-static void start(struct killable *server, const char *address, const char *manner)
-{
-    int ends[2];
-    assert_int_equal(pipe(ends), 0);
-    server->pid = fork();
-    assert_true(server->pid >= 0);
-    if (server->pid == 0) {
-        dup2(ends[1], STDOUT_FILENO);
-        close(ends[0]);
-        close(ends[1]);
-        execl("/proc/self/exe", "server", "server", address, manner, (char *)NULL);
-        _exit(127);
-    }
-    close(ends[1]);
-    FILE *from = fdopen(ends[0], "r");
-    assert_non_null(fgets(server->address, sizeof(server->address), from));
-    server->address[strcspn(server->address, "\n")] = '\0';
-    fclose(from);
-}
-
-static void stop(struct killable *server)
-{
-    kill(server->pid, SIGKILL);
-    assert_int_equal(waitpid(server->pid, NULL, 0), server->pid);
-}
-
-/* Only a client. */
-static void open_client(struct rpc_world *world, const struct weir_rpc_options *options,
-                        const char *address)
-{
-    struct weir_error error;
-    memset(world, 0, sizeof(*world));
-    assert_int_equal(weir_poller_create(world_fabric(), &world->client_poller, &error), WEIR_OK);
-    assert_int_equal(weir_rpc_create(world->client_poller, options, &world->client, &error),
-                     WEIR_OK);
-    assert_int_equal(weir_target_create(world->client, address, &world->target, &error), WEIR_OK);
-}
-
-static void run_client_until(struct rpc_world *world, const bool *flag)
-{
-    uint64_t started_ns = rpc_now_ns();
-    while (!*flag) {
-        assert_true(weir_poll(world->client_poller, 100) >= 0);
-        if (rpc_now_ns() - started_ns > (uint64_t)PATIENCE_MS * 1000000u) {
-            fail_msg("nothing happened for %d ms", PATIENCE_MS);
-        }
-    }
-}
-
 #define FLIGHT 20
 #define BEHIND 30
 
@@ -110,10 +53,10 @@ static void test_server_killed(void **state)
     static struct outcome outcomes[FLIGHT + BEHIND];
     char address[96];
     snprintf(address, sizeof(address), "%s:0", world_host());
-    start(&server, address, "mute");
+    killable_start(&server, address, "mute");
     options.in_flight_max = FLIGHT;
     options.timeout_ms = NEVER_MS;
-    open_client(&world, &options, server.address);
+    rpc_world_open_client(&world, &options, server.address);
     struct weir_procedure *echo = rpc_register(world.client, "echo", NULL, NULL);
     for (unsigned i = 0; i < FLIGHT + BEHIND; i++) {
         struct weir_call_options call = {.is_idempotent = i % 2 == 0};
@@ -124,10 +67,10 @@ static void test_server_killed(void **state)
         weir_target_statistics(world.target, &statistics);
     } while (statistics.calls.in_flight < FLIGHT);
     assert_int_equal(statistics.calls.waiting, BEHIND);
-    stop(&server);
-    start(&server, server.address, "answering");
+    killable_stop(&server);
+    killable_start(&server, server.address, "answering");
     for (unsigned i = 0; i < FLIGHT + BEHIND; i++) {
-        run_client_until(&world, &outcomes[i].is_told);
+        rpc_world_run_client_until(&world, &outcomes[i].is_told);
         if (i < FLIGHT && i % 2 == 1) {
             rpc_expect(&outcomes[i], WEIR_PEER_LOST, ": echo: lost after it was sent (");
         } else {
@@ -141,7 +84,7 @@ static void test_server_killed(void **state)
     assert_int_equal(statistics.connections, 2);
     weir_rpc_destroy(world.client);
     weir_poller_destroy(world.client_poller);
-    stop(&server);
+    killable_stop(&server);
 }
 
 /* --- nobody there --- */
@@ -182,11 +125,11 @@ static void test_no_such_address(void **state)
 {
     struct rpc_world world;
     struct outcome outcome;
-    open_client(&world, NULL, "no port");
+    rpc_world_open_client(&world, NULL, "no port");
     struct weir_procedure *echo = rpc_register(world.client, "echo", NULL, NULL);
     struct weir_call_options options = {.timeout_ms = 50};
     rpc_call(world.target, echo, NULL, 0, &options, &outcome);
-    run_client_until(&world, &outcome.is_told);
+    rpc_world_run_client_until(&world, &outcome.is_told);
     rpc_expect(&outcome, WEIR_TIMED_OUT, "no port: echo: no connection for 0.");
     weir_rpc_destroy(world.client);
     weir_poller_destroy(world.client_poller);
@@ -288,7 +231,7 @@ static void test_late_reply(void **state)
     rpc_call(world.target, keep, NULL, 0, NULL, &outcome);
     rpc_world_run_until_count(&world, &keeper.count, 1);
     weir_call_cancel(outcome.call);
-    run_client_until(&world, &outcome.is_told);
+    rpc_world_run_client_until(&world, &outcome.is_told);
     weir_target_statistics(world.target, &statistics);
     assert_int_equal(statistics.calls.in_flight, 1);
     rpc_reply(keeper.requests[0], "late", 4); /* it has not heard yet */

@@ -1,8 +1,11 @@
 /* The world of rpc's tests. */
 #include "weir/rpc/rpc_world_test.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "weir/rpc/rpc.h"
 
@@ -140,4 +143,52 @@ void rpc_expect(const struct outcome *outcome, enum weir_status status, const ch
                  weir_status_name(outcome->status), weir_status_name(status), outcome->words,
                  words);
     }
+}
+
+void rpc_world_open_client(struct rpc_world *world, const struct weir_rpc_options *options,
+                           const char *address)
+{
+    struct weir_error error;
+    memset(world, 0, sizeof(*world));
+    assert_int_equal(weir_poller_create(world_fabric(), &world->client_poller, &error), WEIR_OK);
+    assert_int_equal(weir_rpc_create(world->client_poller, options, &world->client, &error),
+                     WEIR_OK);
+    assert_int_equal(weir_target_create(world->client, address, &world->target, &error), WEIR_OK);
+}
+
+void rpc_world_run_client_until(struct rpc_world *world, const bool *flag)
+{
+    uint64_t started_ns = rpc_now_ns();
+    while (!*flag) {
+        assert_true(weir_poll(world->client_poller, 100) >= 0);
+        check_patience(started_ns);
+    }
+}
+
+/* --- servers in processes of their own --- */
+
+void killable_start(struct killable *server, const char *address, const char *manner)
+{
+    int ends[2];
+    assert_int_equal(pipe(ends), 0);
+    server->pid = fork();
+    assert_true(server->pid >= 0);
+    if (server->pid == 0) {
+        dup2(ends[1], STDOUT_FILENO);
+        close(ends[0]);
+        close(ends[1]);
+        execl("/proc/self/exe", "server", "server", address, manner, (char *)NULL);
+        _exit(127);
+    }
+    close(ends[1]);
+    FILE *from = fdopen(ends[0], "r");
+    assert_non_null(fgets(server->address, sizeof(server->address), from));
+    server->address[strcspn(server->address, "\n")] = '\0';
+    fclose(from);
+}
+
+void killable_stop(struct killable *server)
+{
+    kill(server->pid, SIGKILL);
+    assert_int_equal(waitpid(server->pid, NULL, 0), server->pid);
 }

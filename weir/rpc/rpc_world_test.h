@@ -5,6 +5,8 @@
 
 #include "weir/channel/world_test.h"
 
+#include <sys/types.h>
+
 #include <weir/rpc.h>
 
 #define BYTES_KEPT 4096
@@ -42,6 +44,20 @@ void rpc_world_poll(struct rpc_world *world);
 /* Polls both until *flag, or fails the test. */
 void rpc_world_run_until(struct rpc_world *world, const bool *flag);
 void rpc_world_run_until_count(struct rpc_world *world, const unsigned *count, unsigned wanted);
+
+/* Only a client, of a server elsewhere; closed by rpc_world_close. */
+void rpc_world_open_client(struct rpc_world *world, const struct weir_rpc_options *options,
+                           const char *address);
+void rpc_world_run_client_until(struct rpc_world *world, const bool *flag);
+
+/* A server that may be killed: this program run again with the arguments "server", `address` and
+ * `manner`, which prints the address that it listens on. */
+struct killable {
+    pid_t pid;
+    char address[96];
+};
+void killable_start(struct killable *server, const char *address, const char *manner);
+void killable_stop(struct killable *server);
 
 struct weir_procedure *rpc_register(struct weir_rpc *rpc, const char *name,
                                     weir_procedure_handler *handler, void *user);
