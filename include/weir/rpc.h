@@ -160,7 +160,7 @@ const char *weir_rpc_address(const struct weir_rpc *rpc);
  *
  * An answer takes the request, whatever became of its client. It stays, to be answered otherwise,
  * after TOO_LONG: the client takes no reply so long; NO_MEMORY; STATE: pulls or pushes are under
- * way; INVALID. */
+ * way; INVALID. With OK it leaves; any other status is the request's: nobody hears it. */
 enum weir_status weir_request_reply(struct weir_request *request, const struct weir_piece *pieces,
                                     unsigned count);
 /* The caller hears REFUSED, `code`, and the first 200 bytes of `words`. It may be said while pulls
@@ -173,7 +173,7 @@ void weir_request_refuse(struct weir_request *request, uint32_t code, const char
 typedef void weir_gone_callback(struct weir_request *request, enum weir_status why, void *argument);
 /* NULL takes it back. If it has gone already that is told by weir_request_state only. */
 void weir_request_on_gone(struct weir_request *request, weir_gone_callback *gone, void *argument);
-/* OK: its answer is waited for. CANCELED, or how the connection ended. */
+/* OK: its answer is waited for. CANCELED; or the connection has ended: DISCONNECTED, PEER_LOST. */
 enum weir_status weir_request_state(const struct weir_request *request);
 /* "192.0.2.7:49152" */
 const char *weir_request_peer(const struct weir_request *request);

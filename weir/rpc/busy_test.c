@@ -81,6 +81,17 @@ static void caller_open(struct caller *caller, struct slow *slow, unsigned numbe
     }
 }
 
+static bool have_all_asked(struct caller callers[CLIENTS])
+{
+    bool have_all = true;
+    for (unsigned i = 0; i < CLIENTS; i++) {
+        struct weir_target_statistics statistics;
+        weir_target_statistics(callers[i].target, &statistics);
+        have_all = have_all && statistics.calls.in_flight > 0;
+    }
+    return have_all;
+}
+
 static bool is_any_done(struct caller callers[CLIENTS])
 {
     bool is_any = false;
@@ -99,6 +110,9 @@ static void test_all_are_served(void **state)
     slow_open(&slow, ROOM, NULL);
     for (unsigned i = 0; i < CLIENTS; i++) {
         caller_open(&callers[i], &slow, i);
+    }
+    while (!have_all_asked(callers)) {
+        rpc_world_poll(&slow.world);
     }
     while (!is_any_done(callers)) {
         advance(&slow);

@@ -160,6 +160,15 @@ void client_release(struct client *client)
     }
 }
 
+/* The state of its requests: none that a reply that stays to be answered has. */
+static enum weir_status state_after(const struct weir_error *reason)
+{
+    bool is_ours = reason->status == WEIR_OK || reason->status == WEIR_CANCELED;
+    return is_ours                               ? WEIR_CANCELED
+           : reason->status == WEIR_DISCONNECTED ? WEIR_DISCONNECTED
+                                                 : WEIR_PEER_LOST;
+}
+
 static void closed(struct weir_connection *connection, const struct weir_error *reason, void *user)
 {
     struct client *client = user;
@@ -167,7 +176,7 @@ static void closed(struct weir_connection *connection, const struct weir_error *
     client->owed = 0;
     client->rpc->statistics.clients--;
     client->held++; /* those that are told may give back all of them */
-    requests_lose(client, reason->status != WEIR_OK ? reason->status : WEIR_CANCELED);
+    requests_lose(client, state_after(reason));
     client_release(client);
 }
 

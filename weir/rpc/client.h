@@ -14,7 +14,7 @@
 
 #include "weir/rpc/rpc_message.h"
 
-#define PEER_NAME_MAX 64
+#define PEER_NAME_MAX 80
 
 struct client {
     struct client *next, *previous;

@@ -72,7 +72,7 @@ enum weir_status weir_request_reply(struct weir_request *request, const struct w
     if (request->moves > 0) {
         return WEIR_STATE;
     }
-    enum weir_status status = request->state;
+    enum weir_status status = request->state; /* not one of those that follow */
     if (status == WEIR_OK) {
         struct rpc_message message = {.kind = RPC_REPLY, .place = request->place};
         status = client_send(request->client, &message, pieces, count);

@@ -132,6 +132,7 @@ static void take_answer(struct weir_target *target, const struct rpc_message *me
         target->is_proven = true;
         target->again_ms = 0;
         window_answered(&target->window);
+        rpc_forget_deadline(target->rpc, &target->rest); /* what was answered has made room */
         target->rest_ms = 0;
     }
     if (call != NULL) {
