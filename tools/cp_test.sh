@@ -201,6 +201,7 @@ case_confinement() { # nothing outside the root
 case_usage() { # exit statuses, and words
     expect 6 '192.0.2.254:0: cannot listen: no RDMA device here has this address' \
         "$weir" serve --insecure --listen 192.0.2.254:0
+    expect 6 '\*.invalid:0: ' "$weir" serve --insecure --listen '*.invalid:0' # less than every address
     expect 2 'in its directory from the beginning' "$weir" cp -T x f weir://127.0.0.1:1/
     local command
     for command in "" $("$weir" help | sed -n '/^  version /q; s/^  \([a-z]*\)  .*/\1/p'); do

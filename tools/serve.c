@@ -391,7 +391,7 @@ static bool listen_at(struct serve *serve, unsigned index, const char *address,
 
 static bool is_every_address(const char *address)
 {
-    return address[0] == '*' || address[0] == ':' || strncmp(address, "[::]:", 5) == 0;
+    return strncmp(address, "*:", 2) == 0 || address[0] == ':' || strncmp(address, "[::]:", 5) == 0;
 }
 
 /* Every address of both families is one listener: that of IPv6 takes IPv4's, too. */
