@@ -55,6 +55,7 @@ static bool explain_path(struct ibv_context *context, const struct ibv_ah_attr *
     return true;
 }
 
+/* Of a path_mtu that is one. */
 static bool explain_path_mtu(const struct ibv_qp *ibv, const struct ibv_qp_attr *attributes,
                              struct reason *reason)
 {
@@ -132,6 +133,42 @@ static bool explain_state(const struct ibv_qp *ibv, const struct ibv_qp_attr *at
     return status != STATUS_OK;
 }
 
+/* --- values --- */
+
+static bool explain_value(const struct ibv_qp *ibv, const struct ibv_qp_attr *attributes, int mask,
+                          struct reason *reason)
+{
+    const struct {
+        int bit;
+        const char *name;
+        unsigned value, most;
+    } bounds[] = {
+        {IBV_QP_MIN_RNR_TIMER, "min_rnr_timer", attributes->min_rnr_timer, 31},
+        {IBV_QP_TIMEOUT, "timeout", attributes->timeout, 31},
+        {IBV_QP_RETRY_CNT, "retry_cnt", attributes->retry_cnt, 7},
+        {IBV_QP_RNR_RETRY, "rnr_retry", attributes->rnr_retry, 7},
+    };
+    unsigned mtu = (unsigned)attributes->path_mtu;
+    if ((mask & IBV_QP_PATH_MTU) != 0 && (mtu < IBV_MTU_256 || mtu > IBV_MTU_4096)) {
+        SAY("path_mtu is %u, which is none of IBV_MTU_256 (1) to IBV_MTU_4096 (5): it is no number "
+            "of bytes",
+            mtu);
+        return true;
+    }
+    for (size_t i = 0; i < sizeof bounds / sizeof *bounds; i++) {
+        if ((mask & bounds[i].bit) != 0 && bounds[i].value > bounds[i].most) {
+            SAY("%s is %u, and %u is the most", bounds[i].name, bounds[i].value, bounds[i].most);
+            return true;
+        }
+    }
+    enum qp_state state = qp_current_state(soft_qp((struct ibv_qp *)ibv)->qp);
+    if ((mask & IBV_QP_CUR_STATE) != 0 && (unsigned)attributes->cur_qp_state != (unsigned)state) {
+        SAY("cur_qp_state is not what the queue pair is in, %s", qp_state_name(state));
+        return true;
+    }
+    return false;
+}
+
 int refusal_of_modify(struct ibv_qp *ibv, const struct ibv_qp_attr *attributes, int mask)
 {
     struct reason said, *reason = &said;
@@ -147,6 +184,7 @@ int refusal_of_modify(struct ibv_qp *ibv, const struct ibv_qp_attr *attributes, 
     } else if ((mask & IBV_QP_PKEY_INDEX) != 0 && attributes->pkey_index != 0) {
         SAY("pkey_index is %u, and there is one P_Key, at 0", attributes->pkey_index);
     } else if (!explain_state(ibv, attributes, mask, reason) &&
+               !explain_value(ibv, attributes, mask, reason) &&
                !((mask & IBV_QP_AV) != 0 &&
                  explain_path(ibv->context, &attributes->ah_attr, reason)) &&
                !((mask & way) == way && explain_path_mtu(ibv, attributes, reason))) {

@@ -57,6 +57,14 @@ grh.sgid_index is 200, and port 1 has no such GID
 ah_attr.is_global is 0 and dlid 0 is nobody
 EOF
         ;;
+    wrong-call-values)
+        cat <<EOF
+min_rnr_timer is 32, and 31 is the most
+cur_qp_state is not what the queue pair is in, RTS
+path_mtu is 1024, which is none of IBV_MTU_256 (1) to IBV_MTU_4096 (5): it is no number of bytes
+path_mtu is 0, which is none of
+EOF
+        ;;
     wrong-call-datagram) echo "wr.ud.ah is NULL, and a datagram goes where an address handle says" ;;
     unanswered) echo "its peer (127.0.0.1, QP 0x" ;;
     wrong-access-qp) echo "a peer's RDMA READ (127.0.0.1, QP 0x" ;;
