@@ -98,7 +98,11 @@ int cma_modify(struct cma_id *id, enum ibv_qp_state state)
     if (rdma_init_qp_attr(&id->ibv, &attributes, &mask) != 0) {
         return -1;
     }
-    return cma_error(ibv_modify_qp(id->ibv.qp, &attributes, mask));
+    int error = ibv_modify_qp(id->ibv.qp, &attributes, mask);
+    if (error == 0 && (mask & IBV_QP_DEST_QPN) != 0) { /* which a REQ or a REP of the peer's told */
+        cma_device()->core->strict_sends_answered((struct qpn){id->ibv.qp->qp_num});
+    }
+    return cma_error(error);
 }
 
 int cma_modify_error(struct cma_id *id)

@@ -30,7 +30,7 @@ struct sends {
     uint64_t reclaimed; /* covered by a polled completion */
     uint64_t signaled;  /* of those between reclaimed and posted: how many ask for one */
     uint64_t in_order;  /* ended so, one that failed included */
-    bool has_received;  /* the peer is there: a receive was polled */
+    bool is_answered;   /* the peer is there: a receive was polled, or rdma_cm has heard it */
     struct gid peer;    /* zero: not connected yet */
     struct qpn peer_qpn;
     bool failed;          /* an error was polled, or is no news: what covers what is not known */
@@ -100,7 +100,7 @@ void strict_sends_reset(struct qpn qpn)
         sends->signaled = 0;
         sends->failed = false;
         sends->in_order = 0;
-        sends->has_received = false;
+        sends->is_answered = false;
         sends->peer = (struct gid){0};
     }
     pthread_mutex_unlock(&queues.lock);
@@ -302,12 +302,12 @@ void sends_ended(const struct memory *memory, struct domain domain, struct qpn q
     }
 }
 
-static void note_received(struct qpn qpn)
+void strict_sends_answered(struct qpn qpn)
 {
     pthread_mutex_lock(&queues.lock);
     struct sends *sends = *find(qpn.value);
     if (sends != NULL) {
-        sends->has_received = true;
+        sends->is_answered = true;
     }
     pthread_mutex_unlock(&queues.lock);
 }
@@ -319,7 +319,7 @@ static void warn_if_never_answered(struct qpn qpn)
     char peer[SENDS_PEER];
     pthread_mutex_lock(&queues.lock);
     const struct sends *sends = *find(qpn.value);
-    bool is_news = sends != NULL && sends->in_order <= 1 && !sends->has_received;
+    bool is_news = sends != NULL && sends->in_order <= 1 && !sends->is_answered;
     describe_peer(is_news ? sends : NULL, peer);
     pthread_mutex_unlock(&queues.lock);
     if (peer[0] != 0) {
@@ -331,7 +331,7 @@ static void warn_if_never_answered(struct qpn qpn)
 void strict_polled(const struct completion *completion)
 {
     if (completion->kind >= COMPLETED_RECEIVE && completion->status == COMPLETION_SUCCESS) {
-        note_received(completion->qpn);
+        strict_sends_answered(completion->qpn);
         return;
     }
     bool too_long = completion->status == COMPLETION_RETRY_EXCEEDED ||

@@ -1,6 +1,7 @@
 #include "rnic/verbs/seam.h"
 
 #include "rnic/io/loop/loop.h"
+#include "rnic/strict/strict.h"
 #include "rnic/verbs/errno_of.h"
 #include "rnic/verbs/objects.h"
 
@@ -42,6 +43,7 @@ static const struct weir_seam the_seam = {
     .notify_post = notify_post,
     .notify_wait = notify_wait,
     .notify_forget = notify_forget,
+    .strict_sends_answered = strict_sends_answered,
     .context_engine = context_engine,
     .errno_of = errno_of,
 };

@@ -66,6 +66,8 @@ struct weir_seam {
     int (*notify_wait)(struct notify *, struct notify_record *);
     uint32_t (*notify_forget)(struct notify *, const void *);
 
+    void (*strict_sends_answered)(struct qpn);
+
     struct engine *(*context_engine)(struct ibv_context *);
     int (*errno_of)(enum status);
 };

@@ -15,10 +15,10 @@ if [ -z "${WRONG_PROGRAMS_INSIDE:-}" ]; then
 fi
 ip link set lo up 2>/dev/null
 
-runtime=
+libraries=$dropin/libibverbs.so.1:$dropin/librdmacm.so.1
 for name in asan tsan; do
     if readelf -d "$dropin/libibverbs.so.1" | grep -q "lib$name"; then
-        runtime=$(gcc -print-file-name="lib$name.so"):$(gcc -print-file-name=libubsan.so):
+        libraries=$(gcc -print-file-name="lib$name.so"):$(gcc -print-file-name=libubsan.so):$libraries
         # Its SIGSEGV handler would stand where ours must; programs that end in the middle leak.
         export ASAN_OPTIONS="detect_leaks=0:handle_segv=0:${ASAN_OPTIONS:-}"
     fi
@@ -36,9 +36,9 @@ fail() {
 # run STRICT PROGRAM: its standard error is in $said; false if it fails.
 run() {
     if [ -n "$1" ]; then
-        WEIR_STRICT=$1 LD_PRELOAD=$runtime$dropin/libibverbs.so.1 timeout 30 "$2" 2>"$said"
+        WEIR_STRICT=$1 LD_PRELOAD=$libraries timeout 30 "$2" 2>"$said"
     else
-        env -u WEIR_STRICT LD_PRELOAD="$runtime$dropin/libibverbs.so.1" timeout 30 "$2" 2>"$said"
+        env -u WEIR_STRICT LD_PRELOAD="$libraries" timeout 30 "$2" 2>"$said"
     fi
 }
 
