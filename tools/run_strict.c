@@ -9,10 +9,10 @@
 /* rnic/strict/settings.c and pitfall.c have the same, and test/run_test.sh compares. */
 static const char *const words[] = {"1", "yes", "on", "mlx5", "mlx4", "irdma", "bnxt", "rxe"};
 static const char *const pitfalls[] = {
-    "late-receive", "cq-overrun",  "unpolled",      "unsignaled-full",
-    "dead-key",     "unknown-key", "wrong-access",  "out-of-region",
-    "buffer-reuse", "write-order", "unacked-event", "memlock",
-    "path-mtu",     "unanswered",  "wrong-call",    "limit"};
+    "late-receive", "short-receive", "cq-overrun",   "unpolled",      "unsignaled-full",
+    "dead-key",     "unknown-key",   "wrong-access", "out-of-region", "buffer-reuse",
+    "write-order",  "unacked-event", "memlock",      "path-mtu",      "unanswered",
+    "wrong-call",   "limit"};
 
 static bool is_one_of(const char *const *list, size_t count, const char *word, size_t length)
 {

@@ -11,7 +11,8 @@ struct witness {
     uint32_t length, received;
     uint8_t held[LENGTH];
     bool declines; /* the data */
-    uint32_t begun, whole, abandoned, missing, refusals, sends;
+    uint32_t begun, whole, abandoned, missing, too_long, refusals, sends;
+    uint64_t excess;
     enum memory_verdict verdict;
     unsigned rights;
 };
@@ -33,6 +34,12 @@ static void refused(struct watcher *watcher, const struct qp *qp,
     of(watcher)->refusals++;
     of(watcher)->verdict = verdict;
     of(watcher)->rights = request == NULL ? rights : request->rights;
+}
+
+static void too_long(struct watcher *watcher, const struct qp *qp, uint64_t length, uint64_t room)
+{
+    of(watcher)->too_long++;
+    of(watcher)->excess = length - room;
 }
 
 static void write_begins(struct watcher *watcher, const struct qp *qp, uint8_t *bytes,
@@ -84,6 +91,7 @@ static struct witness witness_make(void)
 {
     return (struct witness){.watcher = {
                                 .not_ready = not_ready,
+                                .too_long = too_long,
                                 .refused = refused,
                                 .write_begins = write_begins,
                                 .write_data = write_data,
@@ -277,6 +285,26 @@ static void refusals_and_missing_receives_are_told(void **state)
     pair_destroy(pair);
 }
 
+static void a_message_longer_than_its_receive_is_told(void **state)
+{
+    struct pair *pair = pair_create(&pair_defaults);
+    struct pair_side *a = &pair->sides[0], *b = &pair->sides[1];
+    struct witness witness = witness_make();
+    device_set_watcher(b->device, &witness.watcher);
+    pair_post_receive(b, 2, 0, 100);
+    pair_post_simple(a, WORK_SEND, 1, 0, 0, 100);
+    pair_run(pair);
+    (void)pair_expect(a->sends, 1, COMPLETION_SUCCESS);
+    assert_int_equal(witness.too_long, 0);
+    pair_post_receive(b, 3, 0, 99);
+    pair_post_simple(a, WORK_SEND, 4, 0, 0, 100);
+    pair_run(pair);
+    (void)pair_expect(a->sends, 4, COMPLETION_REMOTE_INVALID_REQUEST_ERROR);
+    assert_int_equal(witness.too_long, 1);
+    assert_int_equal(witness.excess, 1);
+    pair_destroy(pair);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -286,6 +314,7 @@ int main(void)
         cmocka_unit_test(what_was_held_back_goes_where_the_key_leads),
         cmocka_unit_test(nothing_is_touched_after_the_pages_have_gone),
         cmocka_unit_test(refusals_and_missing_receives_are_told),
+        cmocka_unit_test(a_message_longer_than_its_receive_is_told),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -26,6 +26,10 @@ static const struct {
                               "Post receives before the peer can know the queue pair, and keep "
                               "enough of them posted: an adapter answers RNR NAK, and the sender "
                               "fails when its rnr_retry runs out; UC and UD lose the message."},
+    [PITFALL_SHORT_RECEIVE] = {"short-receive",
+                               "Post receives for the longest message that may come, and for "
+                               "datagrams 40 bytes more, where the GRH goes: what is too long ends "
+                               "a reliable connection, and UC and UD lose it without a word."},
     [PITFALL_CQ_OVERRUN] = {"cq-overrun",
                             "Create the completion queue with room for every request that can be "
                             "outstanding on its queue pairs, or poll before posting more."},

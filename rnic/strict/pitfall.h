@@ -13,6 +13,7 @@
 
 enum pitfall {
     PITFALL_LATE_RECEIVE,    /* a message came and no receive was posted */
+    PITFALL_SHORT_RECEIVE,   /* a message came that is longer than the receive it found */
     PITFALL_CQ_OVERRUN,      /* more completions than the queue holds */
     PITFALL_UNPOLLED,        /* completions that nobody polls fill a send queue, or end unseen */
     PITFALL_DEAD_KEY,        /* a key used after its region was deregistered */

@@ -165,6 +165,17 @@ static void not_ready(struct watcher *watcher, const struct qp *qp)
     receives_missing(queue, qp_number(qp), may_be_lost);
 }
 
+static void too_long(struct watcher *watcher, const struct qp *qp, uint64_t length, uint64_t room)
+{
+    bool is_datagram = qp_service(qp) == SERVICE_UD;
+    pitfall_warn(PITFALL_SHORT_RECEIVE, NULL, "met at",
+                 "QP 0x%x: a %s of %" PRIu64
+                 " bytes%s came, and the receive that it found has room "
+                 "for %" PRIu64,
+                 qp_number(qp).value, is_datagram ? "datagram" : "message", length,
+                 is_datagram ? " with its GRH" : " or more", room);
+}
+
 static struct memory *watched_memory;
 
 static void send_ends(struct watcher *watcher, const struct qp *qp, const struct send_slot *slot)
@@ -175,6 +186,7 @@ static void send_ends(struct watcher *watcher, const struct qp *qp, const struct
 
 static struct watcher the_watcher = {
     .not_ready = not_ready,
+    .too_long = too_long,
     .refused = refused,
     .write_begins = write_begins,
     .write_data = write_data,

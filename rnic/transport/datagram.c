@@ -122,15 +122,21 @@ void datagram_receive(struct qp *qp, const struct arrival *arrival, const struct
         environment_refuse(environment, REFUSED_QKEY);
         return;
     }
+    /* Members of a group may look away, and each message is for who has room for it. */
+    bool is_to_group = qpn_equal(packet->destination, QPN_MULTICAST);
     const struct receive_slot *waiting = receive_queue_peek(qp->receives);
     if (waiting == NULL) {
-        if (!qpn_equal(packet->destination, QPN_MULTICAST)) { /* a group's members may look away */
+        if (!is_to_group) {
             watch_not_ready(qp);
         }
         environment_refuse(environment, REFUSED_NO_RECEIVE);
         return;
     }
-    if (waiting->length < GRH_LENGTH + (uint64_t)packet->payload_length) {
+    uint64_t length = GRH_LENGTH + (uint64_t)packet->payload_length;
+    if (waiting->length < length) {
+        if (!is_to_group) {
+            watch_too_long(qp, length, waiting->length);
+        }
         environment_refuse(environment, REFUSED_TOO_LONG);
         return;
     }

@@ -175,6 +175,8 @@ static enum verdict execute_send(struct qp *qp, const struct packet *packet)
     uint32_t length;
     tag_strip(qp, packet, &payload, &length);
     if (length > MESSAGE_LENGTH_MAX - responder->done || length > scatter_left(place)) {
+        watch_too_long(qp, (uint64_t)responder->done + length,
+                       responder->done + scatter_left(place));
         return VERDICT_LENGTH; /* [IBA 9.7.4.1.6] */
     }
     if (packet->reader != NULL) {
@@ -583,10 +585,8 @@ void responder_receive(struct qp *qp, const struct packet *packet)
         if (!relay_takes_gap(qp)) {
             selective_receive_early(qp, packet, ahead);
         }
-    } else if (!relay_takes(qp, packet)) {
-        if (responder_take(qp, packet) == VERDICT_EXECUTED) {
-            selective_take_requests(qp, packet);
-        }
+    } else if (!relay_takes(qp, packet) && responder_take(qp, packet) == VERDICT_EXECUTED) {
+        selective_take_requests(qp, packet);
     }
 }
 

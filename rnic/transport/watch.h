@@ -12,6 +12,14 @@ static inline void watch_not_ready(const struct qp *qp)
     }
 }
 
+static inline void watch_too_long(const struct qp *qp, uint64_t length, uint64_t room)
+{
+    struct watcher *watcher = qp->environment->watcher;
+    if (watcher != NULL) {
+        watcher->too_long(watcher, qp, length, room);
+    }
+}
+
 static inline void watch_refused(const struct qp *qp, const struct memory_request *request,
                                  enum memory_verdict verdict, unsigned rights)
 {

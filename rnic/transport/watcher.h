@@ -18,6 +18,9 @@ struct qp;
 struct watcher {
     /* A message came and there was no receive for it. */
     void (*not_ready)(struct watcher *watcher, const struct qp *qp);
+    /* A message of `length` bytes or more, a datagram with its GRH, came, and the receive that it
+     * found has room for `room`. */
+    void (*too_long)(struct watcher *watcher, const struct qp *qp, uint64_t length, uint64_t room);
     /* A peer's request was refused: by what it named, or (request NULL) since the queue pair lacks
      * `rights`, of enum access. */
     void (*refused)(struct watcher *watcher, const struct qp *qp,

@@ -65,6 +65,8 @@ path_mtu is 1024, which is none of IBV_MTU_256 (1) to IBV_MTU_4096 (5): it is no
 path_mtu is 0, which is none of
 EOF
         ;;
+    short-receive) echo "a message of 64 bytes or more came, and the receive that it found has room for 32" ;;
+    short-receive-datagram) echo "a datagram of 104 bytes with its GRH came, and the receive that it found has room for 64" ;;
     wrong-call-datagram) echo "wr.ud.ah is NULL, and a datagram goes where an address handle says" ;;
     unanswered) echo "its peer (127.0.0.1, QP 0x" ;;
     wrong-access-qp) echo "a peer's RDMA READ (127.0.0.1, QP 0x" ;;
@@ -75,6 +77,7 @@ for program in "$@"; do
     name=$(basename "$program" | tr _ -)
     case $name in
     correct*) expected= ;;
+    short-receive*) expected=short-receive ;;
     late-receive*) expected=late-receive ;;
     unpolled*) expected=unpolled ;;
     dead-key*) expected=dead-key ;;
