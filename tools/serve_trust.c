@@ -1,10 +1,15 @@
 /* Whom to serve what. */
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "tools/serve_private.h"
+
+/* Of a path, with those of all links on the way. */
+#define STEPS_MAX PATH_MAX
 
 static bool is_folder(int fd, const struct stat *folder)
 {
@@ -25,24 +30,58 @@ static bool is_served(const struct serve *serve, const struct stat *folder)
     return served;
 }
 
-/* Where a client could copy it, and be who it likes. Who serves all that there is, from / on, keeps
- * nothing from them anyway. */
-static bool is_given_away(const struct serve *serve, const char *option, const char *path)
+/* A folder by its real path, or one above it, is served. Who serves all that there is, from / on,
+ * keeps nothing from clients anyway. */
+static bool is_in_served(const struct serve *serve, char folder[PATH_MAX])
 {
-    char folder[PATH_MAX];
     struct stat status;
-    if (path == NULL || realpath(path, folder) == NULL) {
+    for (char *slash; folder[0] == '/' && folder[1] != 0; *slash = 0) {
+        if (stat(folder, &status) == 0 && is_served(serve, &status)) {
+            return true;
+        }
+        slash = strrchr(folder, '/');
+    }
+    return false;
+}
+
+/* One step on a path: from the real folder `at` to what has this name there; a link's target comes
+ * before the rest instead. False: there is no such file. */
+static bool go_on(char at[PATH_MAX], const char *name, size_t length, char rest[PATH_MAX])
+{
+    char next[2 * PATH_MAX], whole[2 * PATH_MAX];
+    snprintf(next, sizeof(next), "%s/%.*s", at, (int)length, name);
+    ssize_t link = readlink(next, whole, PATH_MAX);
+    size_t used = link > 0 ? (size_t)link : 0;
+    if (link < 0 && realpath(next, at) == NULL) {
         return false;
     }
-    for (char *slash; (slash = strrchr(folder, '/')) > folder;) {
-        *slash = 0;
-        if (stat(folder, &status) == 0 && is_served(serve, &status)) {
+    if (link > 0 && whole[0] == '/') {
+        at[0] = 0;
+    }
+    snprintf(whole + used, sizeof(whole) - used, "%s", name + length);
+    return snprintf(rest, PATH_MAX, "%s", whole) < PATH_MAX;
+}
+
+/* Where a client could copy it, and be who it likes; or put another one in its place, or in that of
+ * a link on the way to it. */
+static bool is_given_away(const struct serve *serve, const char *option, const char *path)
+{
+    char at[PATH_MAX] = "", rest[PATH_MAX], folder[PATH_MAX];
+    bool is_known = path != NULL && (path[0] == '/' || realpath(".", at) != NULL) &&
+                    snprintf(rest, sizeof(rest), "%s", path) < (int)sizeof(rest);
+    for (unsigned steps = 0; is_known && steps < STEPS_MAX; steps++) {
+        const char *name = rest + strspn(rest, "/");
+        size_t length = strcspn(name, "/");
+        bool is_made = length > 2 || strncmp(name, "..", length) != 0; /* by somebody */
+        strcpy(folder, at);
+        if (is_made && is_in_served(serve, folder)) {
             command_error(serve->command,
                           "%s %s: it is in a folder that is served (%s), for clients to read or "
                           "write: put it elsewhere",
                           option, path, folder);
             return true;
         }
+        is_known = length > 0 && go_on(at, name, length, rest);
     }
     return false;
 }

@@ -345,7 +345,13 @@ case_keys() { # a standing server: what each key's owner may, and what strangers
     expect 6 'it is in a folder that is served' "$weir" serve --keys led --root a=mine --root b=root/below,read-only
     cp keys mine/keys
     expect 6 "mine/keys: it is in a folder that is served ($work/mine)" "$weir" serve --keys mine/keys --root root
-    rm -r root/below mine/keys
+    mkdir outside && cp writer.key outside/keys # nor give a link another target, for when the server starts again
+    ln -s ../outside/keys root/led
+    expect 6 "root/led: it is in a folder that is served ($work/root)" "$weir" serve --keys root/led --root root
+    ln -s ../outside root/away
+    expect 6 "it is in a folder that is served ($work/root)" "$weir" serve --keys ./root/away/keys --root root
+    expect 6 'cannot listen' env -C root "$weir" serve --keys ./../outside/keys --listen 192.0.2.254:0 # the way out is nobody's
+    rm -r root/below root/led root/away mine/keys
     "$weir" serve --keys keys --root root --listen 127.0.0.1:0 >server.out 2>server.log &
     local server=$! url
     pids+=("$server")
