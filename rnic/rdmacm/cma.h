@@ -191,6 +191,8 @@ void cma_event_collect(struct cma_id *owner, struct list *ret_events);
 /* A synchronous id waits for the answer to what it asked for. Whether an id is one is to be asked
  * before it asks: of another one a second thread may have had the answer, and destroyed it. */
 int cma_complete(struct cma_id *id);
+/* Until as many are acknowledged as were delivered. Under cma_lock, which is let go meanwhile. */
+void cma_wait_for_all(const uint32_t *acknowledged, const uint32_t *delivered);
 /* A synchronous id's latest event, if it still has one. */
 void cma_acknowledge_previous(struct cma_id *id);
 

@@ -1,8 +1,12 @@
 /* Events: queued on the channel of their owner, taken, acknowledged. */
 #include <errno.h>
 #include <stdlib.h>
+#include <time.h>
 
 #include "rnic/rdmacm/cma.h"
+
+/* Strict mode then says what is waited for. */
+#define ACKNOWLEDGE_PATIENCE_S 5
 
 pthread_mutex_t cma_lock = PTHREAD_MUTEX_INITIALIZER;
 pthread_cond_t cma_acknowledged = PTHREAD_COND_INITIALIZER;
@@ -123,6 +127,26 @@ PUBLIC int rdma_get_cm_event(struct rdma_event_channel *ibv, struct rdma_cm_even
             return 0;
         }
         rdma_ack_cm_event(&event->ibv);
+    }
+}
+
+/* As rdma-core's library waits: for ever. */
+void cma_wait_for_all(const uint32_t *acknowledged, const uint32_t *delivered)
+{
+    const struct weir_seam *core = cma_device()->core;
+    struct timespec patience;
+    clock_gettime(CLOCK_REALTIME, &patience);
+    patience.tv_sec += ACKNOWLEDGE_PATIENCE_S;
+    bool is_said = !core->strict_is_on();
+    for (int32_t missing; (missing = (int32_t)(*delivered - *acknowledged)) > 0;) {
+        if (is_said) {
+            pthread_cond_wait(&cma_acknowledged, &cma_lock);
+        } else if (pthread_cond_timedwait(&cma_acknowledged, &cma_lock, &patience) == ETIMEDOUT) {
+            is_said = true;
+            pthread_mutex_unlock(&cma_lock);
+            core->strict_unacknowledged((uint32_t)missing);
+            pthread_mutex_lock(&cma_lock);
+        }
     }
 }
 

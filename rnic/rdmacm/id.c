@@ -118,9 +118,7 @@ void cma_wait_acknowledged(struct cma_id *id)
 {
     int cancel = cancel_hold(); /* the wait is a cancellation point */
     pthread_mutex_lock(&cma_lock);
-    while ((int32_t)(id->events_acknowledged - id->events_delivered) < 0) {
-        pthread_cond_wait(&cma_acknowledged, &cma_lock);
-    }
+    cma_wait_for_all(&id->events_acknowledged, &id->events_delivered);
     pthread_mutex_unlock(&cma_lock);
     cancel_restore(cancel);
 }

@@ -184,9 +184,7 @@ PUBLIC int rdma_leave_multicast(struct rdma_cm_id *ibv, struct sockaddr *address
         cma_acknowledge_previous(id);
         pthread_mutex_lock(&cma_lock);
     }
-    while (group->events_acknowledged != group->events_delivered) {
-        pthread_cond_wait(&cma_acknowledged, &cma_lock);
-    }
+    cma_wait_for_all(&group->events_acknowledged, &group->events_delivered);
     pthread_mutex_unlock(&cma_lock);
     detach(id, group);
     free(group);

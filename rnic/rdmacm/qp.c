@@ -98,9 +98,10 @@ int cma_modify(struct cma_id *id, enum ibv_qp_state state)
     if (rdma_init_qp_attr(&id->ibv, &attributes, &mask) != 0) {
         return -1;
     }
+    const struct weir_seam *core = cma_device()->core;
     int error = ibv_modify_qp(id->ibv.qp, &attributes, mask);
-    if (error == 0 && (mask & IBV_QP_DEST_QPN) != 0) { /* which a REQ or a REP of the peer's told */
-        cma_device()->core->strict_sends_answered((struct qpn){id->ibv.qp->qp_num});
+    if (error == 0 && (mask & IBV_QP_DEST_QPN) != 0 && core->strict_is_on()) {
+        core->strict_sends_answered((struct qpn){id->ibv.qp->qp_num}); /* by its REQ or REP */
     }
     return cma_error(error);
 }

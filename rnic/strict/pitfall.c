@@ -56,8 +56,8 @@ static const struct {
                               "likes, and again when it must repeat a packet."},
     [PITFALL_UNACKED_EVENT] = {"unacked-event",
                                "Acknowledge every event that was got (ibv_ack_cq_events, "
-                               "ibv_ack_async_event) before destroying its object: rdma-core's "
-                               "destroy waits for that for ever."},
+                               "ibv_ack_async_event, rdma_ack_cm_event) before destroying its "
+                               "object: rdma-core's destroy waits for that for ever."},
     [PITFALL_WRITE_ORDER] = {"write-order",
                              "Bytes of an RDMA WRITE become visible in any order. Wait for a "
                              "completion (of a WRITE with immediate, or of a SEND that follows), "

@@ -66,8 +66,7 @@ void strict_sends_begin(struct qpn qpn, uint32_t capacity);
 void strict_sends_end(struct qpn qpn);
 /* To whom it is connected from now on. */
 void strict_sends_connect(struct qpn qpn, const struct gid *peer, struct qpn peer_qpn);
-/* Its peer is there: it was heard of by other ways than the queue pair's. To be called in any case.
- */
+/* Its peer is there: it was heard of by other ways than the queue pair's. */
 void strict_sends_answered(struct qpn qpn);
 /* How many more may be posted. Warns if there is no room and the program itself is the reason. */
 uint32_t strict_sends_room(struct qpn qpn);

@@ -43,7 +43,9 @@ static const struct weir_seam the_seam = {
     .notify_post = notify_post,
     .notify_wait = notify_wait,
     .notify_forget = notify_forget,
+    .strict_is_on = strict_is_on,
     .strict_sends_answered = strict_sends_answered,
+    .strict_unacknowledged = strict_unacknowledged,
     .context_engine = context_engine,
     .errno_of = errno_of,
 };

@@ -66,7 +66,9 @@ struct weir_seam {
     int (*notify_wait)(struct notify *, struct notify_record *);
     uint32_t (*notify_forget)(struct notify *, const void *);
 
+    bool (*strict_is_on)(void);
     void (*strict_sends_answered)(struct qpn);
+    void (*strict_unacknowledged)(uint32_t);
 
     struct engine *(*context_engine)(struct ibv_context *);
     int (*errno_of)(enum status);

@@ -82,6 +82,7 @@ for program in "$@"; do
     unpolled*) expected=unpolled ;;
     dead-key*) expected=dead-key ;;
     wrong-access*) expected=wrong-access ;;
+    unacked-event*) expected=unacked-event ;;
     wrong-call*) expected=wrong-call ;;
     limit*) expected=limit ;;
     *) expected=$name ;;
