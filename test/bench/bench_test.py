@@ -247,6 +247,17 @@ def test_channel_is_where_the_other_end_was_reached():
         weir(address, *SHORT, "--op", "message,put", "--size", "64", "--measure", "latency")
 
 
+def test_write_that_fails():
+    """Who waits in memory for the other end's WRITE hears that its own has failed."""
+    def amend(answer):
+        if "qpn" in answer.get("end", {}):
+            answer["end"]["qpn"] ^= 1  # nobody's
+        return answer
+    with Server() as server, liar(server, amend) as address:
+        done = weir(address, *SHORT, "--op", "write", "--measure", "latency", "--size", "8", status=4)
+    assert "write of 8 B failed: transport retry counter exceeded" in done.stderr, done.stderr
+
+
 def test_failures():
     assert "Try 'weir bench --help'" in weir("--op", "sned", status=2).stderr
     weir("--size", "0", status=2)
@@ -391,6 +402,7 @@ def main():
         test_fabric_of_one_end_only(folder)
         test_words_of_the_other_end()
         test_channel_is_where_the_other_end_was_reached()
+        test_write_that_fails()
         lied = test_times_that_cannot_be(folder)
         test_two_ends()
         test_every_address()

@@ -5,7 +5,7 @@
 #include "tools/bench/stopwatch.h"
 #include "tools/bench/verbs_pair.h"
 
-#define LOOKS 65536 /* at memory, before looking whether the other end is there */
+#define LOOKS 65536 /* at memory, before looking what else there is */
 
 static bool has_room(const struct verbs_pair *pair)
 {
@@ -64,13 +64,15 @@ static bool ping_pong(struct verbs_pair *pair, uint64_t count, struct histogram 
     return true;
 }
 
-/* Until the other end's write number `sequence` has put its last byte in place. */
+/* Until the other end's write number `sequence` has put its last byte in place: it answers one of
+ * this end's, which may have failed, or is not there any more. */
 static bool watch_byte(struct verbs_pair *pair, uint8_t sequence, struct weir_error *ret_error)
 {
     const uint8_t *byte = pair->bytes + pair->span + pair->carrier.item.size - 1;
     uint64_t since_ns = 0;
     for (unsigned looks = 1; __atomic_load_n(byte, __ATOMIC_ACQUIRE) != sequence; looks++) {
-        if (looks % LOOKS == 0 && !carrier_may_wait(&pair->carrier, &since_ns, ret_error)) {
+        if (looks % LOOKS == 0 && (verbs_pair_take(pair, ret_error) < 0 ||
+                                   !carrier_may_wait(&pair->carrier, &since_ns, ret_error))) {
             return false;
         }
     }
