@@ -122,6 +122,11 @@ bool pitfall_disable(const char *name)
     return false;
 }
 
+void pitfall_enable_all(void)
+{
+    memset(warned.off, 0, sizeof warned.off);
+}
+
 uint64_t pitfall_count(enum pitfall pitfall)
 {
     pthread_mutex_lock(&warned.lock);

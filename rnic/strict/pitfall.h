@@ -36,6 +36,8 @@ enum pitfall {
 const char *pitfall_name(enum pitfall pitfall);
 /* A pitfall that is switched off is not warned of. NULL name or an unknown one: false. */
 bool pitfall_disable(const char *name);
+/* As in the beginning. */
+void pitfall_enable_all(void);
 /* Warnings go to the end of this file instead of standard error. False and errno: it cannot be
  * opened. */
 bool pitfall_log_to(const char *path);

@@ -63,6 +63,7 @@ bool strict_parse(const char *text, struct strict_settings *ret_settings, const 
         snprintf(word, sizeof word, "%.*s", (int)length, text);
         if (length >= sizeof word || !parse_word(word, &settings)) {
             *ret_bad = text;
+            pitfall_enable_all();
             return false;
         }
         text += length + (text[length] == ',');

@@ -2,7 +2,10 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -52,12 +55,33 @@ static void what_is_not_understood_is_pointed_at(void **state)
     }
 }
 
+static void nothing_is_switched_off_by_a_list_that_is_not_understood(void **state)
+{
+    struct strict_settings settings;
+    struct stat file;
+    const char *bad;
+    char log[] = "/tmp/weir-settings-XXXXXX";
+    int descriptor = mkstemp(log);
+    assert_true(pitfall_log_to(log));
+    assert_true(strict_parse("no-limit", &settings, &bad));
+    pitfall_warn(PITFALL_LIMIT, NULL, "met at", "silent");
+    assert_int_equal(fstat(descriptor, &file), 0);
+    assert_int_equal(file.st_size, 0);
+    assert_false(strict_parse("no-limit,no-such", &settings, &bad));
+    pitfall_warn(PITFALL_LIMIT, NULL, "met at", "said");
+    assert_int_equal(fstat(descriptor, &file), 0);
+    assert_true(file.st_size > 0);
+    close(descriptor);
+    unlink(log);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_is_all_defaults),
         cmocka_unit_test(a_list_is_read_whole),
         cmocka_unit_test(what_is_not_understood_is_pointed_at),
+        cmocka_unit_test(nothing_is_switched_off_by_a_list_that_is_not_understood),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

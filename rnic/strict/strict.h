@@ -31,7 +31,7 @@ static inline bool strict_is_on(void)
 }
 
 /* Reads a list such as "mlx5,memlock=64K,no-write-order"; "1" alone is all defaults. False: a part
- * of it is not understood; *ret_bad points to it. */
+ * of it is not understood; *ret_bad points to it, and no pitfall is switched off. */
 bool strict_parse(const char *text, struct strict_settings *ret_settings, const char **ret_bad);
 
 /* The device is watched from now on. `probe` is what tells whether memory is there. Engine's lock.
