@@ -260,19 +260,24 @@ static bool write_all(const struct text *text)
     return true;
 }
 
-/* Where nobody reads any more, nothing is said; a program that never writes there is not to die of
- * our warning. */
+/* Where nobody reads any more, or a limit leaves a file no room, nothing is said; a program that
+ * never writes there is not to die of our warning. */
 static void say(const struct text *text)
 {
-    sigset_t pipe, before, pending;
+    sigset_t deadly, before, pending;
     int cancel = cancel_hold();
-    sigemptyset(&pipe);
-    sigaddset(&pipe, SIGPIPE);
-    pthread_sigmask(SIG_BLOCK, &pipe, &before);
+    sigemptyset(&deadly);
+    sigaddset(&deadly, SIGPIPE);
+    sigaddset(&deadly, SIGXFSZ);
+    pthread_sigmask(SIG_BLOCK, &deadly, &before);
     sigpending(&pending);
-    if (!write_all(text) && errno == EPIPE && sigismember(&pending, SIGPIPE) == 0) {
+    int error = write_all(text) ? 0 : errno;
+    int raised = error == EPIPE ? SIGPIPE : error == EFBIG ? SIGXFSZ : 0;
+    if (raised != 0 && sigismember(&pending, raised) == 0) {
         const struct timespec now = {0};
-        (void)sigtimedwait(&pipe, NULL, &now);
+        sigemptyset(&deadly);
+        sigaddset(&deadly, raised);
+        (void)sigtimedwait(&deadly, NULL, &now);
     }
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     cancel_restore(cancel);

@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -34,6 +35,25 @@ static void a_closed_pipe_ends_nothing(void **state)
     assert_int_equal(pitfall_count(PITFALL_LIMIT), 1);
     sigpending(&pending);
     assert_int_equal(sigismember(&pending, SIGPIPE), 0);
+}
+
+/* Nor does a file that may not grow: it ended the process. */
+static void a_full_file_ends_nothing(void **state)
+{
+    FILE *file = tmpfile();
+    pid_t child = fork();
+    if (child == 0) {
+        sigset_t pending;
+        setrlimit(RLIMIT_FSIZE, &(struct rlimit){0, RLIM_INFINITY});
+        dup2(fileno(file), STDERR_FILENO);
+        pitfall_warn(PITFALL_LIMIT, NULL, "asked for at", "there is no room for this");
+        sigpending(&pending);
+        _exit(sigismember(&pending, SIGXFSZ) == 1);
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    fclose(file);
 }
 
 /* What a parent did is the parent's to sum up. */
@@ -153,6 +173,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_closed_pipe_ends_nothing),
+        cmocka_unit_test(a_full_file_ends_nothing),
         cmocka_unit_test(no_queue_starves),
         cmocka_unit_test(a_child_begins_anew),
         cmocka_unit_test(what_has_no_place_is_known_by_its_words),
