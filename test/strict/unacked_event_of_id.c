@@ -7,7 +7,7 @@
 
 #include "pair.h"
 
-#define LONG_US 5500000 /* strict mode is silent for 5 s */
+#define LONG_US 7000000 /* strict mode is silent for 5 s */
 
 static void *acknowledge(void *event)
 {
