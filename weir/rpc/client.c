@@ -227,14 +227,20 @@ const char *weir_rpc_address(const struct weir_rpc *rpc)
     return rpc->listener != NULL ? weir_listener_address(rpc->listener) : NULL;
 }
 
+/* Who is told may answer any request of any client, so all stay until all are told. */
 void clients_fini(struct weir_rpc *rpc)
 {
-    while (rpc->clients != NULL) {
-        struct client *client = rpc->clients;
+    struct client *client;
+    for (client = rpc->clients; client != NULL; client = client->next) {
         client->held++;
+    }
+    for (client = rpc->clients; client != NULL; client = client->next) {
         if (client->connection != NULL) {
             weir_connection_destroy(client->connection);
         }
+    }
+    while (rpc->clients != NULL) {
+        client = rpc->clients;
         while (client->requests != NULL) {
             request_free(client->requests);
         }

@@ -322,6 +322,86 @@ static void test_client_destroyed(void **state)
     rpc_world_close(&world);
 }
 
+struct elsewhere {
+    struct weir_target *targets[2];
+    struct weir_procedure *procedure;
+    unsigned told;
+};
+
+static void try_elsewhere(const struct weir_reply *reply, void *argument)
+{
+    struct elsewhere *elsewhere = argument;
+    elsewhere->told++;
+    assert_int_equal(reply->status, WEIR_CANCELED);
+    for (unsigned i = 0; i < 2; i++) {
+        assert_int_equal(weir_rpc_call(elsewhere->targets[i], elsewhere->procedure, NULL, 0, NULL,
+                                       try_elsewhere, elsewhere, NULL),
+                         WEIR_STATE);
+        if (elsewhere->told == 4) {
+            weir_target_destroy(elsewhere->targets[i]);
+        }
+    }
+}
+
+/* Who is told while the rpc is destroyed tries each target again, also those that went before. */
+static void test_tried_elsewhere_at_the_end(void **state)
+{
+    struct rpc_world world;
+    struct keeper keeper;
+    struct weir_error error;
+    struct elsewhere elsewhere = {.procedure = open_with_keeper(&world, &keeper, NULL)};
+    elsewhere.targets[0] = world.target;
+    assert_int_equal(weir_target_create(world.client, weir_rpc_address(world.server),
+                                        &elsewhere.targets[1], &error),
+                     WEIR_OK);
+    for (unsigned i = 0; i < 4; i++) {
+        assert_int_equal(weir_rpc_call(elsewhere.targets[i % 2], elsewhere.procedure, NULL, 0, NULL,
+                                       try_elsewhere, &elsewhere, NULL),
+                         WEIR_OK);
+    }
+    rpc_world_run_until_count(&world, &keeper.count, 4);
+    weir_rpc_destroy(world.client);
+    world.client = NULL;
+    assert_int_equal(elsewhere.told, 4);
+    rpc_world_run_until_count(&world, &keeper.gone, 4);
+    refuse_all(&keeper);
+    rpc_world_close(&world);
+}
+
+/* Answers all that there are when the last has gone. */
+static void answer_all_at_last(struct weir_request *request, enum weir_status why, void *argument)
+{
+    struct keeper *keeper = argument;
+    keeper->gone++;
+    if (keeper->gone == keeper->count) {
+        refuse_all(keeper);
+    }
+}
+
+/* The server's end, with requests of several clients: each is there until all have heard. */
+static void test_requests_of_several_at_the_end(void **state)
+{
+    struct rpc_world world;
+    struct keeper keeper;
+    struct weir_target *other;
+    struct weir_error error;
+    struct outcome outcomes[4];
+    struct weir_procedure *keep = open_with_keeper(&world, &keeper, NULL);
+    assert_int_equal(
+        weir_target_create(world.client, weir_rpc_address(world.server), &other, &error), WEIR_OK);
+    for (unsigned i = 0; i < 4; i++) {
+        rpc_call(i % 2 == 0 ? world.target : other, keep, NULL, 0, NULL, &outcomes[i]);
+    }
+    rpc_world_run_until_count(&world, &keeper.count, 4);
+    for (unsigned i = 0; i < 4; i++) {
+        weir_request_on_gone(keeper.requests[i], answer_all_at_last, &keeper);
+    }
+    weir_rpc_destroy(world.server);
+    world.server = NULL;
+    assert_int_equal(keeper.gone, 4);
+    rpc_world_close(&world);
+}
+
 /* Answered by `gone` itself. */
 static void gone_and_answered(struct weir_request *request, enum weir_status why, void *argument)
 {
@@ -412,6 +492,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_late_reply),
         cmocka_unit_test(test_cancel_in_every_state),
         cmocka_unit_test(test_client_destroyed),
+        cmocka_unit_test(test_tried_elsewhere_at_the_end),
+        cmocka_unit_test(test_requests_of_several_at_the_end),
         cmocka_unit_test(test_server_destroyed),
         cmocka_unit_test(test_target_destroyed_by_who_is_told),
     };

@@ -140,8 +140,9 @@ void weir_rpc_destroy(struct weir_rpc *rpc)
     }
     rpc->is_ending = true;
     weir_rpc_unlisten(rpc);
-    targets_fini(rpc);
+    targets_end(rpc);
     clients_fini(rpc);
+    targets_fini(rpc);
     weir_timer(rpc->poller, 0, run_deadlines, rpc);
     timers_fini(&rpc->deadlines);
     pool_fini(&rpc->calls);

@@ -352,7 +352,8 @@ void target_hold(struct weir_target *target)
 void target_release(struct weir_target *target)
 {
     target->holds--;
-    if (target->holds == 0 && target->is_destroyed && target->connection == NULL) {
+    if (target->holds == 0 && target->is_destroyed && target->connection == NULL &&
+        !target->rpc->is_ending) {
         free_target(target);
     }
 }
@@ -386,16 +387,20 @@ void weir_target_destroy(struct weir_target *target)
     target_release(target);
 }
 
-void targets_fini(struct weir_rpc *rpc)
+void targets_end(struct weir_rpc *rpc)
 {
-    while (rpc->targets != NULL) {
-        struct weir_target *target = rpc->targets;
-        target_hold(target);
+    for (struct weir_target *target = rpc->targets; target != NULL; target = target->next) {
         weir_target_destroy(target);
         if (target->connection != NULL) {
             weir_connection_destroy(target->connection);
         }
-        target_release(target);
+    }
+}
+
+void targets_fini(struct weir_rpc *rpc)
+{
+    while (rpc->targets != NULL) {
+        free_target(rpc->targets);
     }
 }
 

@@ -77,7 +77,8 @@ void target_send_cancel(struct weir_target *target, uint32_t slot);
 /* Before it calls back, and after. It may be destroyed then: release may free it. */
 void target_hold(struct weir_target *target);
 void target_release(struct weir_target *target);
-/* Ends all of an rpc's. */
+/* Ends all of an rpc's that is ending. They stay, for who is told of anything may name them. */
+void targets_end(struct weir_rpc *rpc);
 void targets_fini(struct weir_rpc *rpc);
 
 #endif
