@@ -245,6 +245,44 @@ static void test_late_reply(void **state)
     rpc_world_close(&world);
 }
 
+static void handle_time_left(struct weir_request *request, const void *bytes, size_t length,
+                             void *user)
+{
+    *(unsigned *)user = weir_request_timeout_ms(request);
+    rpc_reply(request, NULL, 0);
+}
+
+/* What waits behind a call that was given up is sent with the time that it has then. */
+static void test_time_left_of_what_waited(void **state)
+{
+    struct rpc_world world;
+    struct keeper keeper;
+    struct outcome first, second;
+    struct weir_rpc_options one = {.in_flight_max = 1};
+    struct weir_procedure *keep = open_with_keeper(&world, &keeper, &one);
+    unsigned left_ms;
+    rpc_register(world.server, "left", handle_time_left, &left_ms);
+    struct weir_procedure *left = rpc_register(world.client, "left", NULL, NULL);
+    struct weir_call_options short_time = {.timeout_ms = 1}, long_time = {.timeout_ms = 5000};
+    while (keeper.count == 0) { /* one that was sent before its time was over */
+        rpc_call(world.target, keep, NULL, 0, &short_time, &first);
+        rpc_world_run_until(&world, &first.is_told);
+        short_time.timeout_ms *= 2;
+    }
+    rpc_call(world.target, keep, NULL, 0, &short_time, &first);
+    uint64_t due_ns = rpc_now_ns() + 5000 * UINT64_C(1000000);
+    rpc_call(world.target, left, NULL, 0, &long_time, &second);
+    while (rpc_now_ns() < due_ns - 4000 * UINT64_C(1000000)) { /* the server does nothing */
+        assert_true(weir_poll(world.client_poller, 1) >= 0);
+    }
+    assert_true(first.is_told);
+    rpc_world_run_until(&world, &second.is_told);
+    rpc_expect(&second, WEIR_OK, "");
+    assert_in_range(left_ms, 1, 4000 + 1);
+    refuse_all(&keeper);
+    rpc_world_close(&world);
+}
+
 /* --- cancel --- */
 
 static void test_cancel_in_every_state(void **state)
@@ -490,6 +528,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_no_such_address),
         cmocka_unit_test(test_timeouts_in_any_order),
         cmocka_unit_test(test_late_reply),
+        cmocka_unit_test(test_time_left_of_what_waited),
         cmocka_unit_test(test_cancel_in_every_state),
         cmocka_unit_test(test_client_destroyed),
         cmocka_unit_test(test_tried_elsewhere_at_the_end),

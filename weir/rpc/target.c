@@ -161,10 +161,24 @@ static void take_welcome(struct weir_target *target, const struct rpc_message *m
     unsigned most = target->rpc->options.in_flight_max;
     window_init(&target->window, message->value < most ? message->value : most);
     learn_procedures(target, message);
-    rpc_read_clock(target->rpc);
     target->is_welcome = true;
     target->trouble = (struct weir_error){0};
     target->connections++;
+}
+
+static bool may_send(const struct weir_target *target)
+{
+    return target->waiting.first != NULL && target->is_welcome && target->rest.place == 0 &&
+           target->in_flight < target->window.size;
+}
+
+/* What has waited is told how much time it has left. */
+static void advance_now(struct weir_target *target)
+{
+    if (may_send(target)) {
+        rpc_read_clock(target->rpc);
+    }
+    target_advance(target);
 }
 
 static void received(struct weir_connection *connection, const void *bytes, size_t length,
@@ -187,7 +201,7 @@ static void received(struct weir_connection *connection, const void *bytes, size
     } else {
         take_answer(target, &message);
     }
-    target_advance(target);
+    advance_now(target);
     target_release(target);
 }
 
@@ -239,12 +253,6 @@ static void connect_now(struct weir_target *target)
     }
 }
 
-static bool may_send(const struct weir_target *target)
-{
-    return target->waiting.first != NULL && target->is_welcome && target->rest.place == 0 &&
-           target->in_flight < target->window.size;
-}
-
 void target_advance(struct weir_target *target)
 {
     if (target->is_destroyed || target->rpc->is_ending) {
@@ -291,7 +299,7 @@ static void again_due(struct timer *timer)
 
 static void rest_due(struct timer *timer)
 {
-    target_advance((struct weir_target *)((char *)timer - offsetof(struct weir_target, rest)));
+    advance_now((struct weir_target *)((char *)timer - offsetof(struct weir_target, rest)));
 }
 
 enum weir_status weir_target_create(struct weir_rpc *rpc, const char *address,
