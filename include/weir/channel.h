@@ -185,7 +185,8 @@ enum weir_status weir_get(struct weir_connection *connection, const struct weir_
                           weir_done_callback *done, void *argument);
 
 /* Calls `fire` once from weir_poll after delay_ms. With a delay of 0 it takes one back instead, by
- * the same `fire` and `argument`. */
+ * the same `fire` and `argument`. The next that is set, right after one has fired or was taken
+ * back, never lacks memory. */
 typedef void weir_timer_callback(void *argument);
 enum weir_status weir_timer(struct weir_poller *poller, unsigned delay_ms,
                             weir_timer_callback *fire, void *argument);

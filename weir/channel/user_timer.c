@@ -35,13 +35,24 @@ static void put_in(struct user_timers *timers, struct user_timer *timer)
     *bucket = timer;
 }
 
+/* It is over. */
 static void take_out(struct user_timer *timer)
 {
+    struct user_timers *timers = &timer->poller->user_timers;
     *timer->link = timer->next;
     if (timer->next != NULL) {
         timer->next->link = timer->link;
     }
-    timer->poller->user_timers.count--;
+    timers->count--;
+    free(timers->spare);
+    timers->spare = timer;
+}
+
+static struct user_timer *take_spare(struct user_timers *timers)
+{
+    struct user_timer *timer = timers->spare;
+    timers->spare = NULL;
+    return timer != NULL ? timer : malloc(sizeof(*timer));
 }
 
 /* Where there is no memory for more buckets they hold more each. False: there are none at all. */
@@ -53,6 +64,7 @@ static bool make_room(struct user_timers *timers)
     struct user_timers larger = {
         .bucket_count = timers->bucket_count > 0 ? 2 * timers->bucket_count : BUCKETS_LEAST,
         .count = timers->count,
+        .spare = timers->spare,
     };
     larger.buckets = calloc(larger.bucket_count, sizeof(struct user_timer *));
     if (larger.buckets == NULL) {
@@ -80,6 +92,7 @@ void user_timers_fini(struct user_timers *timers)
         }
     }
     free(timers->buckets);
+    free(timers->spare);
     *timers = (struct user_timers){0};
 }
 
@@ -90,7 +103,6 @@ static void fire_user_timer(struct timer *base)
     void *argument = timer->argument;
     timer->poller->callbacks++;
     take_out(timer);
-    free(timer);
     fire(argument);
 }
 
@@ -106,7 +118,6 @@ static void take_back(struct weir_poller *poller, weir_timer_callback *fire, con
     if (timer != NULL) {
         timers_cancel(&poller->timers, &timer->timer);
         take_out(timer);
-        free(timer);
     }
 }
 
@@ -123,7 +134,7 @@ enum weir_status weir_timer(struct weir_poller *poller, unsigned delay_ms,
     if (!make_room(&poller->user_timers)) {
         return WEIR_NO_MEMORY;
     }
-    struct user_timer *timer = calloc(1, sizeof(*timer));
+    struct user_timer *timer = take_spare(&poller->user_timers);
     if (timer == NULL) {
         return WEIR_NO_MEMORY;
     }

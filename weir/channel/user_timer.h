@@ -9,6 +9,7 @@ struct user_timer;
 struct user_timers {
     struct user_timer **buckets; /* their count is a power of two */
     size_t bucket_count, count;
+    struct user_timer *spare; /* the last that was over: who sets one anew needs no memory */
 };
 
 /* Frees them; the heap that they stand in is not looked at again. */

@@ -15,11 +15,12 @@ void *__wrap_realloc(void *old, size_t size);
 
 static unsigned asked;
 static unsigned refused_at; /* 0: never */
+static bool is_all_refused;
 
 static bool is_refused(void)
 {
     asked++;
-    return asked == refused_at;
+    return is_all_refused || asked == refused_at;
 }
 
 void *__wrap_malloc(size_t size)
@@ -198,11 +199,56 @@ static void test_each_refusal(void **state)
     weir_memory_deregister(service_memory);
 }
 
+/* --- time --- */
+
+static void handle_mute(struct weir_request *request, const void *bytes, size_t length, void *user)
+{
+}
+
+static void call_mute(struct rpc_world *world, struct weir_procedure *mute, unsigned timeout_ms,
+                      struct outcome *outcome)
+{
+    struct weir_call_options options = {.timeout_ms = timeout_ms};
+    rpc_call(world->target, mute, NULL, 0, &options, outcome);
+}
+
+/* Two calls are told in time, though no third could be made, and nothing is to be had from then on.
+ */
+static void test_time_without_memory(void **state)
+{
+    struct rpc_world world;
+    static struct outcome outcomes[3];
+    struct weir_call_options soon = {.timeout_ms = 10};
+    rpc_world_open(&world, NULL, NULL);
+    rpc_register(world.server, "mute", handle_mute, NULL);
+    struct weir_procedure *mute = rpc_register(world.client, "mute", NULL, NULL);
+    for (unsigned i = 0; i < 3; i++) { /* what a call takes is there from then on */
+        call_mute(&world, mute, 20, &outcomes[i]);
+    }
+    for (unsigned i = 0; i < 3; i++) {
+        rpc_world_run_until(&world, &outcomes[i].is_told);
+    }
+    call_mute(&world, mute, 300, &outcomes[0]);
+    call_mute(&world, mute, 200, &outcomes[1]);
+    is_all_refused = true;
+    outcomes[2] = (struct outcome){0};
+    enum weir_status status =
+        weir_rpc_call(world.target, mute, NULL, 0, &soon, outcome_replied, &outcomes[2], NULL);
+    assert_true(status == WEIR_OK || status == WEIR_NO_MEMORY);
+    for (unsigned i = 0; i < 2; i++) {
+        rpc_world_run_client_until(&world, &outcomes[i].is_told);
+        rpc_expect(&outcomes[i], WEIR_TIMED_OUT, "");
+    }
+    is_all_refused = false;
+    rpc_world_close(&world);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_steady_state),
         cmocka_unit_test(test_each_refusal),
+        cmocka_unit_test(test_time_without_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

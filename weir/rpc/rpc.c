@@ -32,7 +32,14 @@ uint64_t rpc_read_clock(struct weir_rpc *rpc)
 
 static void run_deadlines(void *argument);
 
-/* It fires too early rather than to be set anew for each call that ends before its time. */
+static void disarm(struct weir_rpc *rpc)
+{
+    weir_timer(rpc->poller, 0, run_deadlines, rpc);
+    rpc->armed_ns = TIMER_NEVER;
+}
+
+/* It fires too early rather than to be set anew for each call that ends before its time. Once it is
+ * set it needs no memory to be set anew. */
 static bool arm(struct weir_rpc *rpc)
 {
     uint64_t next_ns = timers_next_ns(&rpc->deadlines);
@@ -42,8 +49,7 @@ static bool arm(struct weir_rpc *rpc)
     uint64_t now_ns = rpc_now_ns();
     uint64_t wait_ms = next_ns > now_ns ? (next_ns - now_ns) / MILLISECOND_NS + 1 : 1;
     wait_ms = wait_ms < WAIT_MAX_MS ? wait_ms : WAIT_MAX_MS;
-    weir_timer(rpc->poller, 0, run_deadlines, rpc);
-    rpc->armed_ns = TIMER_NEVER;
+    disarm(rpc);
     if (weir_timer(rpc->poller, (unsigned)wait_ms, run_deadlines, rpc) != WEIR_OK) {
         return false;
     }
@@ -56,13 +62,16 @@ static void run_deadlines(void *argument)
     struct weir_rpc *rpc = argument;
     struct timer *timer;
     uint64_t now_ns = rpc_read_clock(rpc);
+    /* At once, for what the last timer took is there: from here on it is only moved. */
     rpc->armed_ns = TIMER_NEVER;
+    arm(rpc);
     while ((timer = timers_take(&rpc->deadlines, now_ns)) != NULL) {
         timer->fire(timer);
     }
-    /* If there is no memory, though that of the last timer was just given back, the next call that
-     * is made arms it. */
-    arm(rpc);
+    if (rpc->armed_ns <= now_ns) { /* for what has been done */
+        disarm(rpc);
+        arm(rpc);
+    }
 }
 
 bool rpc_set_deadline(struct weir_rpc *rpc, struct timer *timer, uint64_t deadline_ns)
@@ -143,7 +152,7 @@ void weir_rpc_destroy(struct weir_rpc *rpc)
     targets_end(rpc);
     clients_fini(rpc);
     targets_fini(rpc);
-    weir_timer(rpc->poller, 0, run_deadlines, rpc);
+    disarm(rpc);
     timers_fini(&rpc->deadlines);
     pool_fini(&rpc->calls);
     pool_fini(&rpc->requests);
