@@ -152,9 +152,10 @@ const char *weir_rpc_address(const struct weir_rpc *rpc);
 
 /* Whose room it is: a client may have as many requests with the handlers as there is room left in
  * requests_max, and client_requests_max at most. So of N clients that ask for more than there is
- * each gets 1/(N+1) of it, and one that comes anew finds as much. Others hear BUSY, unnoticed by
- * the caller: the client sends half as many at once, and that call again after a pause, as the
- * first. The room grows again by one for each round of replies. */
+ * each gets 1/(N+1) of it, and one that comes anew finds as much; but where requests_max is less
+ * than N+1, some may have none for long. Others hear BUSY, unnoticed by the caller: the client
+ * sends half as many at once, and that call again after a pause, as the first. The room grows again
+ * by one for each round of replies. */
 
 /* Answers: the reply is the pieces, joined, and copied before this returns.
  *
