@@ -57,6 +57,7 @@ enum weir_status weir_rpc_create(struct weir_poller *poller, const struct weir_r
  * told CANCELED, pulls and pushes end, owners of requests hear that these are gone; what they still
  * have of them after that is no more. Targets are destroyed with it. NULL is fine. */
 void weir_rpc_destroy(struct weir_rpc *rpc);
+struct weir_poller *weir_rpc_poller(const struct weir_rpc *rpc);
 
 /* --- procedures --- */
 
@@ -73,6 +74,9 @@ enum weir_status weir_rpc_register(struct weir_rpc *rpc, const char *name,
                                    weir_procedure_handler *handler, void *user,
                                    struct weir_procedure **ret_procedure,
                                    struct weir_error *ret_error);
+/* Serves it no longer: who calls it hears UNSUPPORTED. Requests that its handler has are answered
+ * as before; it may be registered with a handler again. If none serves it nothing changes. */
+void weir_rpc_unregister(struct weir_procedure *procedure);
 const char *weir_procedure_name(const struct weir_procedure *procedure);
 
 /* --- calling --- */

@@ -108,6 +108,11 @@ enum weir_status weir_rpc_register(struct weir_rpc *rpc, const char *name,
     return status;
 }
 
+void weir_rpc_unregister(struct weir_procedure *procedure)
+{
+    procedure->handler = NULL;
+}
+
 const char *weir_procedure_name(const struct weir_procedure *procedure)
 {
     return procedure->name;

@@ -142,6 +142,11 @@ enum weir_status weir_rpc_create(struct weir_poller *poller, const struct weir_r
     return WEIR_OK;
 }
 
+struct weir_poller *weir_rpc_poller(const struct weir_rpc *rpc)
+{
+    return rpc->poller;
+}
+
 void weir_rpc_destroy(struct weir_rpc *rpc)
 {
     if (rpc == NULL) {

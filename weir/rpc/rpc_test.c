@@ -253,6 +253,33 @@ static void test_statistics(void **state)
     rpc_world_close(&world);
 }
 
+/* What its handler has already it answers. */
+static void test_unregister(void **state)
+{
+    struct rpc_world world;
+    struct outcome kept_one, outcome;
+    struct kept kept = {.wanted = 1};
+    rpc_world_open(&world, NULL, NULL);
+    assert_ptr_equal(weir_rpc_poller(world.server), world.server_poller);
+    struct weir_procedure *served = rpc_register(world.server, "keep", handle_keep, &kept);
+    struct weir_procedure *keep = rpc_register(world.client, "keep", NULL, NULL);
+    rpc_call(world.target, keep, "1", 1, NULL, &kept_one);
+    rpc_world_run_until(&world, &kept.has_all);
+    weir_rpc_unregister(served);
+    rpc_call(world.target, keep, "2", 1, NULL, &outcome);
+    rpc_world_run_until(&world, &outcome.is_told);
+    rpc_expect(&outcome, WEIR_UNSUPPORTED, "keep");
+    assert_int_equal(kept.count, 1);
+    rpc_reply(kept.requests[0], "yes", 3);
+    rpc_world_run_until(&world, &kept_one.is_told);
+    rpc_expect(&kept_one, WEIR_OK, "");
+    rpc_register(world.server, "keep", handle_echo, NULL);
+    rpc_call(world.target, keep, "3", 1, NULL, &outcome);
+    rpc_world_run_until(&world, &outcome.is_told);
+    rpc_expect(&outcome, WEIR_OK, "");
+    rpc_world_close(&world);
+}
+
 /* --- names --- */
 
 static void test_names(void **state)
@@ -303,6 +330,7 @@ static void test_names(void **state)
         {"registered late (" #options ")", test_registered_late, rpc_world_over, NULL,             \
          &(options)},                                                                              \
         {"statistics (" #options ")", test_statistics, rpc_world_over, NULL, &(options)},          \
+        {"unregister (" #options ")", test_unregister, rpc_world_over, NULL, &(options)},          \
     {                                                                                              \
         "names (" #options ")", test_names, rpc_world_over, NULL, &(options)                       \
     }
