@@ -7,14 +7,14 @@ shift
 [ $# -gt 0 ] || set -- sim/planted/*.patch
 copy=$(mktemp -d)
 trap 'rm -rf "$copy"' EXIT
-cp -r rnic include "$copy"
+cp -r rnic weir include "$copy"
 bad=0
 for planted in "$@"; do
     if ! patch -d "$copy" -p1 -s -f --no-backup-if-mismatch <"$planted" >"$copy/log" 2>&1; then
         echo "planted: $planted does not apply"
         bad=1
-        rm -rf "$copy/rnic"
-        cp -r rnic "$copy"
+        rm -rf "$copy/rnic" "$copy/weir"
+        cp -r rnic weir "$copy"
         continue
     fi
     for file in $(sed -n 's|^+++ b/\(.*\.c\)$|\1|p' "$planted"); do

@@ -46,7 +46,7 @@ for name in "$@"; do
     if ! patch -d "$work" -p1 -s -f --no-backup-if-mismatch <"$patch" >"$work/patch.log" 2>&1; then
         echo "$name: the patch does not apply"
         cat "$work/patch.log"
-        (cd "$root" && tar -cf - rnic) | tar -C "$work" -xmf - # newer than what was built of the bug before
+        (cd "$root" && tar -cf - rnic weir) | tar -C "$work" -xmf - # newer than what was built of the bug before
         continue
     fi
     scenario=$(sed -n 's/^Scenario: //p' "$patch")
