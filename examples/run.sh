@@ -90,6 +90,36 @@ file)
     fi
     grep -q 'File too large' "$scratch/said"
     ;;
+group)
+    # Four members; then one is killed, and one leaves.
+    members=
+    trap 'status=$?; for member in $members; do kill -9 "$member" 2>/dev/null || :; done; rm -rf "$scratch"; exit $status' EXIT
+    addresses=
+    for rank in 0 1 2 3; do
+        mkfifo "$scratch/in$rank" "$scratch/out$rank"
+        "$programs/group" member <"$scratch/in$rank" >"$scratch/out$rank" 4>&- 5>&- 6>&- & # which has no others' inputs
+        members="$members $!"
+        eval "member$rank=$!"
+        eval "exec $((4 + rank))>\"\$scratch/in$rank\""
+        read -r address <"$scratch/out$rank"
+        addresses="$addresses $address"
+    done
+    for rank in 0 1 2 3; do echo "$rank$addresses" >&$((4 + rank)); done
+    "$programs/group" call $addresses | tee "$scratch/said"
+    grep -qx '4 of 4 replied, and their ranks add up to 6' "$scratch/said"
+    kill -9 $member1
+    "$programs/group" call $addresses | tee "$scratch/said"
+    grep -qx '3 of 4 replied, and their ranks add up to 5' "$scratch/said"
+    grep -q '^1 from rank 1: ' "$scratch/said"
+    exec 6>&-
+    wait $member2
+    "$programs/group" call $addresses | tee "$scratch/said"
+    grep -qx '2 of 4 replied, and their ranks add up to 3' "$scratch/said"
+    exec 4>&- 7>&-
+    wait $member0
+    wait $member3
+    members=
+    ;;
 *)
     # What is no count is wrong usage, not another count.
     for count in 0 -1 many; do

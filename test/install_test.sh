@@ -63,7 +63,7 @@ names=$(nm -g --defined-only "$archive" | awk 'NF == 3 && $3 !~ /^weir_/ {print 
 echo 'int error_set, address_resolve, poller_watch;' >own.c
 cc one.c own.c -o fixed $(pkg-config --cflags weir) "$archive" || failed=1
 cc other.c -o other $(pkg-config --cflags --libs weir-verbs) || failed=1
-for example in echo file rpc storage tcp_write; do # with the headers that are installed
+for example in echo file group rpc storage tcp_write; do # with the headers that are installed
     cc -Wall -Werror -I "$source" "$source/examples/$example.c" -o $example $(pkg-config --cflags --libs weir) || failed=1
 done
 expect "1048576 bytes written and right" "$source/examples/run.sh" . tcp_write

@@ -13,7 +13,8 @@
  * combined on the way. Its handler runs at most once at each member, and the caller hears once: who
  * has run it, who has not, and why.
  *
- * Members trust each other. */
+ * Members trust each other. docs/group.md has the protocol, figures, and what one that lies can do.
+ */
 #ifndef WEIR_GROUP_H
 #define WEIR_GROUP_H
 
