@@ -82,8 +82,9 @@ static void reply_up(struct spread *spread)
     struct calls *calls = spread->run->calls;
     struct call_reply reply = {.has_bytes = spread->has_bytes};
     uint8_t header[CALL_REPLY_LENGTH];
-    if (calls->is_ending) { /* who asked goes around us */
-        calls->port->refuse(calls->user, spread->request, WEIR_CANCELED);
+    if (calls->is_ending || spread->is_late) { /* who asked goes around us */
+        calls->port->refuse(calls->user, spread->request,
+                            spread->is_late ? WEIR_TIMED_OUT : WEIR_CANCELED);
         return;
     }
     size_t length = failures_packed_length(&spread->failures);
@@ -388,11 +389,19 @@ void spread_end(struct spread *spread, enum weir_status status)
     answer(spread);
 }
 
+/* Children fail before their parent's time is over. If not, we were stopped; who asked may have
+ * time to go around us. */
+static void give_up(struct spread *spread)
+{
+    spread->is_late = spread->request != NULL && spread->children != NULL;
+    spread_end(spread, WEIR_TIMED_OUT);
+}
+
 static void due(struct timer *timer)
 {
     struct spread *spread = (struct spread *)((char *)timer - offsetof(struct spread, deadline));
     if (spread->is_begun) {
-        spread_end(spread, WEIR_TIMED_OUT);
+        give_up(spread);
     } else {
         struct weir_group_request *run = spread->run;
         bool has_own = spread->has_own;

@@ -34,6 +34,7 @@ struct spread {
     struct child *children;
     unsigned in_flight;
     struct failures failures;
+    bool is_late;
     bool is_short_of_memory; /* so some failures are not told */
     bool has_bytes;
     uint8_t *combined; /* reply_length_max of them; NULL: nobody has replied with any */
