@@ -57,8 +57,8 @@ struct weir_group_options {
     unsigned suspicion_ms;   /* until whom nobody reaches is dead; 0: eight periods */
     unsigned indirect;       /* how many others, at most 8; 0: 3 */
     unsigned radix;          /* of the tree, of calls that name none, 2 to 64; 0: 8 */
-    unsigned links_max;      /* servers that it stays connected to; more only while calls to them
-                                are under way; 0: 64 */
+    unsigned links_max;      /* servers that it stays connected to for calls, and for probes; more
+                                only while calls to them are under way; 0: 64 */
     size_t reply_length_max; /* of a combined reply, below the rpc's longest message; 0: 64 KiB */
     size_t held_length_max;  /* of what calls hold that run here, or did of late; 0: 64 MiB */
     weir_group_changed *changed; /* may be NULL */

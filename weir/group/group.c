@@ -132,6 +132,7 @@ static void init(struct weir_group *group, struct weir_rpc *rpc,
     group->rank = rank;
     group->armed_ns = TIMER_NEVER;
     group->links = (struct links){.rpc = rpc, .most = options->links_max};
+    group->beat_links = group->links;
     group->calls = (struct calls){
         .port = &carrier_port,
         .user = group,
@@ -194,6 +195,7 @@ void weir_group_destroy(struct weir_group *group)
     calls_fini(&group->calls);
     heartbeat_fini(group);
     links_fini(&group->links);
+    links_fini(&group->beat_links);
     weir_timer(group->poller, 0, run_deadlines, group);
     members_fini(&group->members);
     free(group);

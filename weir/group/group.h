@@ -37,7 +37,8 @@ struct weir_group {
     struct members members;
     struct swim swim;
     struct calls calls;
-    struct links links;
+    struct links links;      /* for calls */
+    struct links beat_links; /* for probes, which wait behind no call */
     struct leaving leaving;
     struct weir_procedure *call_procedure, *swim_procedure; /* of rpc */
     uint64_t armed_ns;                                      /* for when the poller's timer is set */

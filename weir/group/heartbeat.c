@@ -88,7 +88,7 @@ static void send(void *user, uint32_t rank, uint64_t token, const uint8_t *bytes
     options.timeout_ms += options.timeout_ms == 0;
     beat->group = group;
     beat->token = token;
-    beat->link = links_take(&group->links, rank, members_address(&group->members, rank));
+    beat->link = links_take(&group->beat_links, rank, members_address(&group->members, rank));
     if (beat->link == NULL) {
         free(beat);
         return;

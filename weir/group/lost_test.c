@@ -170,6 +170,46 @@ static void test_leaving(void **state)
     group_world_close(&world);
 }
 
+static void handle_slowly(struct weir_group_request *request, const void *bytes, size_t length,
+                          void *user)
+{
+    *(unsigned *)user += 1;
+}
+
+static void count_told(const struct weir_group_reply *reply, void *argument)
+{
+    *(unsigned *)argument += 1;
+}
+
+/* Who has more calls at work than go to one server at once is probed all the same. */
+static void test_busy_is_not_dead(void **state)
+{
+    struct weir_rank_range second = {1, 1};
+    struct weir_group_call_options options = {
+        .timeout_ms = 1500, .ranges = &second, .range_count = 1};
+    struct weir_group_procedure *slow[2];
+    struct group_world world;
+    struct weir_error error;
+    unsigned runs = 0, told = 0;
+    group_world_open(&world, 2, &quick);
+    for (uint32_t rank = 0; rank < 2; rank++) {
+        assert_int_equal(weir_group_register(world.members[rank].group, "slow", handle_slowly, NULL,
+                                             &runs, &slow[rank], &error),
+                         WEIR_OK);
+    }
+    for (unsigned i = 0; i < 40; i++) {
+        assert_int_equal(
+            weir_group_call(world.members[0].group, slow[0], NULL, 0, &options, count_told, &told),
+            WEIR_OK);
+    }
+    while (told < 40) {
+        group_world_poll(&world);
+        assert_true(holds(&world.members[0], 1, WEIR_MEMBER_ALIVE));
+    }
+    assert_true(runs >= 32);
+    group_world_close(&world);
+}
+
 static void test_alone(void **state)
 {
     struct group_world world;
@@ -245,6 +285,7 @@ int main(void)
         cmocka_unit_test(test_handlers_that_do_not_answer),
         cmocka_unit_test(test_death_is_known_and_return),
         cmocka_unit_test(test_leaving),
+        cmocka_unit_test(test_busy_is_not_dead),
         cmocka_unit_test(test_alone),
         cmocka_unit_test(test_client),
         cmocka_unit_test(test_destroyed_while_called),
