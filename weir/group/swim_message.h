@@ -13,7 +13,8 @@
  * sender, and is answered by ACK, or NACK if the subject did not answer.
  *
  * A standing is an incarnation and a state in one number, such that of two standings of a member
- * the newer holds: its incarnation is greater (modulo 2^30), or it is the same and the state is.
+ * the newer holds: its incarnation is greater (modulo 2^30), or it is the same and the state is. Of
+ * any two that differ exactly one is newer, also where they are half of all numbers apart.
  * Suspicions are nobody else's business: what is suspect goes over the wire as alive. */
 #ifndef WEIR_GROUP_SWIM_MESSAGE_H
 #define WEIR_GROUP_SWIM_MESSAGE_H
@@ -60,7 +61,8 @@ static inline uint32_t swim_told(uint32_t standing)
 
 static inline bool swim_is_newer(uint32_t standing, uint32_t than)
 {
-    return (int32_t)(standing - than) > 0;
+    uint32_t ahead = standing - than;
+    return ahead == UINT32_C(1) << 31 ? standing > than : (int32_t)ahead > 0;
 }
 
 enum swim_kind {

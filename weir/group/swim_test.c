@@ -323,6 +323,24 @@ static void test_relays(void **state)
     swim_fini(&world.swim);
 }
 
+/* The worst of rumors, to it alone: who has heard none of them, and it, agree on what is newer. */
+static void test_no_rumor_divides(void **state)
+{
+    struct world world;
+    open_world(&world);
+    for (unsigned says = SWIM_ALIVE; says <= SWIM_LEFT; says++) {
+        uint32_t own = world.swim.view.standings[0];
+        uint32_t most = swim_standing(swim_incarnation_of(own + INT32_MAX), says);
+        struct swim_item news[] = {{0, most}};
+        assert_true(ping(&world, (struct swim_message){.subject = 0}, news, 1));
+        uint32_t says_now = world.swim.view.standings[0];
+        assert_int_equal(swim_state_of(says_now), SWIM_ALIVE);
+        assert_true(says_now == own ||
+                    swim_is_newer(says_now, own) != swim_is_newer(own, says_now));
+    }
+    swim_fini(&world.swim);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -330,6 +348,7 @@ int main(void)
         cmocka_unit_test(test_silent_is_asked_for_then_suspect_then_dead),
         cmocka_unit_test(test_answer_through_another),
         cmocka_unit_test(test_it_answers_rumors_of_itself),
+        cmocka_unit_test(test_no_rumor_divides),
         cmocka_unit_test(test_newer_wins),
         cmocka_unit_test(test_stopped),
         cmocka_unit_test(test_what_is_not_understood),
