@@ -31,8 +31,21 @@ static bool make_room(struct failures *failures, size_t more)
     return true;
 }
 
+static bool is_next(const struct weir_group_failure *last, const struct weir_group_failure *next)
+{
+    return last->first + last->count == next->first && last->status == next->status &&
+           last->code == next->code;
+}
+
 bool failures_add(struct failures *failures, struct weir_group_failure failure)
 {
+    struct weir_group_failure *last =
+        failures->count > 0 ? &failures->entries[failures->count - 1] : NULL;
+    if (last != NULL && is_next(last, &failure)) {
+        last->count += failure.count;
+        failures->total += failure.count;
+        return true;
+    }
     if (!make_room(failures, 1)) {
         return false;
     }
@@ -85,8 +98,7 @@ void failures_settle(struct failures *failures)
     for (size_t i = 1; i < failures->count; i++) {
         struct weir_group_failure *last = &failures->entries[kept];
         const struct weir_group_failure *next = &failures->entries[i];
-        if (last->first + last->count == next->first && last->status == next->status &&
-            last->code == next->code) {
+        if (is_next(last, next)) {
             last->count += next->count;
         } else {
             failures->entries[++kept] = *next;

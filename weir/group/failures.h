@@ -18,7 +18,8 @@ struct failures {
 };
 
 void failures_fini(struct failures *failures);
-/* False: no memory; none is added. */
+/* One that goes on where the last ends, and is like it, makes that longer. False: no memory; none
+ * is added. */
 bool failures_add(struct failures *failures, struct weir_group_failure failure);
 /* For each of the ranks; some may have been added if there is no memory. */
 bool failures_add_ranks(struct failures *failures, const struct ranks *ranks,

@@ -9,6 +9,8 @@
 #include "weir/bytes.h"
 #include "weir/group/call_message.h"
 #include "weir/group/group.h"
+#include "weir/group/run.h"
+#include "weir/group/spread.h"
 #include "weir/group/swim_message.h"
 
 #define XXH_INLINE_ALL
@@ -163,6 +165,31 @@ static void test_asked_twice(void **state)
     group_world_close(&world);
 }
 
+/* Few bytes that ask for as many ranks as may be, of whom nobody is there. */
+static void test_what_a_call_costs(void **state)
+{
+    struct group_world world;
+    struct stranger stranger;
+    uint8_t bytes[128];
+    group_world_open(&world, 4, &quick);
+    stranger_open(&stranger, &world);
+    struct group_member *member = &world.members[0];
+    make_call(1, bytes);
+    put_u64(bytes + 24, XXH3_64bits("keep", 4));
+    put_u32(bytes + CALL_REQUEST_LENGTH, 1);
+    put_u32(bytes + CALL_REQUEST_LENGTH + 4, 4);
+    put_u32(bytes + CALL_REQUEST_LENGTH + 8, WEIR_GROUP_SIZE_MAX - 4);
+    say(&stranger, stranger.call, bytes, CALL_REQUEST_LENGTH + 12);
+    while (member->runs == 0) {
+        group_world_poll(&world);
+    }
+    const struct failures *failures = &member->group->calls.first->spreads->failures;
+    assert_int_equal(failures->total, WEIR_GROUP_SIZE_MAX - 4);
+    assert_in_range(failures->capacity, 1, 16);
+    weir_rpc_destroy(stranger.rpc);
+    group_world_close(&world);
+}
+
 /* --- a member that answers what it likes --- */
 
 struct liar {
@@ -286,7 +313,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_what_is_not_understood), cmocka_unit_test(test_asked_twice),
         cmocka_unit_test(test_a_member_that_lies),     cmocka_unit_test(test_not_registered_there),
-        cmocka_unit_test(test_wrong_groups),
+        cmocka_unit_test(test_wrong_groups),           cmocka_unit_test(test_what_a_call_costs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

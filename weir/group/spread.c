@@ -183,8 +183,9 @@ static void free_child(struct child *child)
     free(child);
 }
 
-/* The first `count` of the ranks become a child. */
-static bool add_child(struct spread *spread, struct ranks *ranks, uint32_t count)
+/* The first `count` of the ranks become a child, which is next in the list. */
+static bool add_child(struct spread *spread, struct ranks *ranks, uint32_t count,
+                      struct child **next)
 {
     struct child *child = calloc(1, sizeof(*child));
     if (child == NULL) {
@@ -198,21 +199,24 @@ static bool add_child(struct spread *spread, struct ranks *ranks, uint32_t count
     }
     child->root = ranks_take_first(&child->below);
     child->spread = spread;
-    child->next = spread->children;
-    spread->children = child;
+    child->next = *next;
+    *next = child;
     return true;
 }
 
-/* Cuts the ranks into children. Leaves none. */
+/* Cuts the ranks into children, before all others, in their order: so failures of neighbors come
+ * one after the other, and many are as few bytes. Leaves none. */
 static void cut(struct spread *spread, struct ranks *ranks)
 {
     unsigned parts = spread->run->radix;
+    struct child **next = &spread->children;
     while (ranks->total > 0) {
         uint32_t count = (ranks->total + parts - 1) / parts;
-        if (!add_child(spread, ranks, count)) {
+        if (!add_child(spread, ranks, count, next)) {
             fail_all(spread, ranks, WEIR_NO_MEMORY);
             break;
         }
+        next = &(*next)->next;
         parts--;
     }
     ranks_fini(ranks);
