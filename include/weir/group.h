@@ -178,8 +178,9 @@ struct weir_group_reply {
 typedef void weir_group_replied(const struct weir_group_reply *reply, void *argument);
 
 /* Calls. The bytes are the pieces, joined, and copied before this returns; `options` may be NULL.
- * `replied` is called once, from weir_poll. Fails at once, without it, with INVALID; TOO_LONG;
- * NO_MEMORY, also if 512 calls of the group are under way; STATE while it is destroyed. */
+ * `replied` is called once, from weir_poll, or from within the answer of the caller's own handler
+ * if that is the last. Fails at once, without it, with INVALID; TOO_LONG; NO_MEMORY, also if 512
+ * calls of the group are under way; STATE while it is destroyed. */
 enum weir_status weir_group_call(struct weir_group *group, struct weir_group_procedure *procedure,
                                  const struct weir_piece *pieces, unsigned count,
                                  const struct weir_group_call_options *options,

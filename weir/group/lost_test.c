@@ -257,6 +257,24 @@ static void test_client(void **state)
     group_world_close(&world);
 }
 
+/* The caller's own handler answers last, and not from weir_poll: the call ends there. */
+static void test_own_answer_is_the_last(void **state)
+{
+    struct weir_rank_range own = {0, 1};
+    struct weir_group_call_options options = {.ranges = &own, .range_count = 1};
+    struct group_world world;
+    struct group_outcome outcome;
+    group_world_open(&world, 2, &quick);
+    group_call(world.members[0].group, world.members[0].keep, 0, &options, &outcome);
+    while (world.members[0].kept == NULL) {
+        group_world_poll(&world);
+    }
+    assert_int_equal(weir_group_request_reply(world.members[0].kept, "x", 1), WEIR_OK);
+    assert_true(outcome.is_told);
+    assert_int_equal(outcome.reply.replied, 1);
+    group_world_close(&world);
+}
+
 /* Both ends of a call, while it is under way. */
 static void test_destroyed_while_called(void **state)
 {
@@ -288,6 +306,7 @@ int main(void)
         cmocka_unit_test(test_busy_is_not_dead),
         cmocka_unit_test(test_alone),
         cmocka_unit_test(test_client),
+        cmocka_unit_test(test_own_answer_is_the_last),
         cmocka_unit_test(test_destroyed_while_called),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

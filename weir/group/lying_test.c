@@ -165,6 +165,32 @@ static void test_asked_twice(void **state)
     group_world_close(&world);
 }
 
+/* Whoever asked is gone: nothing is waited for on its behalf, and what it has begun goes on. */
+static void test_who_asked_is_gone(void **state)
+{
+    struct group_world world;
+    struct stranger stranger;
+    uint8_t bytes[128];
+    group_world_open(&world, 4, &quick);
+    stranger_open(&stranger, &world);
+    struct group_member *member = &world.members[0];
+    size_t length = make_call(1, bytes);
+    put_u64(bytes + 24, XXH3_64bits("keep", 4));
+    say(&stranger, stranger.call, bytes, length);
+    while (member->kept == NULL) {
+        group_world_poll(&world);
+    }
+    const struct weir_group_request *run = member->group->calls.first;
+    assert_non_null(run->spreads);
+    weir_rpc_destroy(stranger.rpc);
+    for (unsigned i = 0; i < 1000 && run->spreads != NULL; i++) {
+        group_world_poll(&world);
+    }
+    assert_null(run->spreads);
+    assert_int_equal(weir_group_request_reply(member->kept, "x", 1), WEIR_OK);
+    group_world_close(&world);
+}
+
 /* Few bytes that ask for as many ranks as may be, of whom nobody is there. */
 static void test_what_a_call_costs(void **state)
 {
@@ -314,6 +340,7 @@ int main(void)
         cmocka_unit_test(test_what_is_not_understood), cmocka_unit_test(test_asked_twice),
         cmocka_unit_test(test_a_member_that_lies),     cmocka_unit_test(test_not_registered_there),
         cmocka_unit_test(test_wrong_groups),           cmocka_unit_test(test_what_a_call_costs),
+        cmocka_unit_test(test_who_asked_is_gone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
