@@ -275,6 +275,85 @@ static void test_own_answer_is_the_last(void **state)
     group_world_close(&world);
 }
 
+/* --- callbacks that call --- */
+
+struct busy {
+    struct group_world *world;
+    unsigned made, told, changes;
+    enum weir_status left;
+    bool is_over; /* all are told, and nobody has others to tell of */
+};
+
+static void call_again(const struct weir_group_reply *reply, void *argument)
+{
+    struct busy *busy = argument;
+    busy->told++;
+    for (uint32_t rank = 0; rank < busy->world->size; rank++) {
+        struct group_member *member = &busy->world->members[rank];
+        struct weir_group_request *kept = member->kept;
+        member->kept = NULL;
+        if (kept != NULL) {
+            weir_group_request_refuse(kept, 1);
+        }
+        if (member->group != NULL && busy->made < 200) {
+            struct weir_group_procedure *procedure =
+                busy->made % 2 == 0 ? member->sum : member->list;
+            busy->made += weir_group_call(member->group, procedure, NULL, 0, NULL, call_again,
+                                          busy) == WEIR_OK;
+        }
+    }
+    busy->is_over = busy->told == busy->made;
+}
+
+static void left_at_once(enum weir_status status, void *argument)
+{
+    ((struct busy *)argument)->left = status;
+}
+
+static void call_and_leave(struct weir_group *group, uint32_t rank, enum weir_member_state state,
+                           void *user)
+{
+    struct busy *busy = user;
+    struct group_member *member = &busy->world->members[weir_group_rank(group)];
+    busy->changes++;
+    busy->made += weir_group_call(group, member->sum, NULL, 0, NULL, call_again, busy) == WEIR_OK;
+    if (state == WEIR_MEMBER_DEAD && member->rank == 4) {
+        weir_group_leave(group, left_at_once, busy);
+    }
+}
+
+static void test_callbacks_that_call(void **state)
+{
+    struct group_world world;
+    struct busy busy = {.world = &world, .left = WEIR_CANCELED};
+    struct weir_group_options options = quick;
+    options.changed = call_and_leave;
+    options.user = &busy;
+    group_world_open(&world, 12, &options);
+    busy.made = 1;
+    assert_int_equal(weir_group_call(world.members[0].group, world.members[0].keep, NULL, 0, NULL,
+                                     call_again, &busy),
+                     WEIR_OK);
+    while (world.members[11].kept == NULL) {
+        group_world_poll(&world);
+    }
+    group_world_kill(&world, 1);
+    group_world_kill(&world, 7);
+    weir_group_request_refuse(world.members[0].kept, 1);
+    world.members[0].kept = NULL;
+    weir_group_request_refuse(world.members[11].kept, 1);
+    world.members[11].kept = NULL;
+    run_until_held(&world, 1, WEIR_MEMBER_DEAD);
+    run_until_held(&world, 7, WEIR_MEMBER_DEAD);
+    while (busy.left == WEIR_CANCELED) {
+        group_world_poll(&world);
+    }
+    group_world_run_until(&world, &busy.is_over);
+    assert_true(busy.made >= 200 && busy.changes > 0);
+    busy.made = 1000; /* no more from what ends now */
+    group_world_close(&world);
+}
+
 /* Both ends of a call, while it is under way. */
 static void test_destroyed_while_called(void **state)
 {
@@ -307,6 +386,7 @@ int main(void)
         cmocka_unit_test(test_alone),
         cmocka_unit_test(test_client),
         cmocka_unit_test(test_own_answer_is_the_last),
+        cmocka_unit_test(test_callbacks_that_call),
         cmocka_unit_test(test_destroyed_while_called),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
