@@ -37,6 +37,7 @@ static const struct profile profiles[] = {
     {.name = "leaves", .leaves = true, .deaths = true},
     {.name = "lies", .lies = true},
     {.name = "loss", .loss = true},
+    {.name = "mass_loss", .mass = true, .loss = true},
     {.name = "chaos",
      .deaths = true,
      .mass = true,

@@ -3,7 +3,8 @@
 
 #include <string.h>
 
-#define LOOKS_MAX 64u /* for one that is absent, in each period */
+#define LOOKS_MAX       64u /* for one that is absent, in each period */
+#define SUSPECTS_PROBED 8u  /* in each period */
 
 /* --- time --- */
 
@@ -142,17 +143,17 @@ static void acquit(struct swim *swim, uint32_t rank)
     }
 }
 
-/* One of them in each period, directly and through another. */
-static void probe_suspect(struct swim *swim)
+/* Each of them in each period, directly and through another; of many, some in turn. */
+static void probe_suspects(struct swim *swim)
 {
-    if (swim->suspect_count == 0) {
-        return;
-    }
-    uint32_t rank = swim->suspects[swim->next_suspect++ % swim->suspect_count].rank;
-    uint32_t other = choose_other(swim, rank);
-    send(swim, SWIM_PING, rank, rank, slowed(swim, swim->options.period_ns));
-    if (other != SWIM_NOBODY) {
-        send(swim, SWIM_ASK, rank, other, slowed(swim, swim->options.period_ns));
+    unsigned most = swim->suspect_count < SUSPECTS_PROBED ? swim->suspect_count : SUSPECTS_PROBED;
+    for (unsigned i = 0; i < most; i++) {
+        uint32_t rank = swim->suspects[swim->next_suspect++ % swim->suspect_count].rank;
+        uint32_t other = choose_other(swim, rank);
+        send(swim, SWIM_PING, rank, rank, slowed(swim, swim->options.period_ns));
+        if (other != SWIM_NOBODY) {
+            send(swim, SWIM_ASK, rank, other, slowed(swim, swim->options.period_ns));
+        }
     }
 }
 
@@ -199,7 +200,7 @@ static void begin_period(struct swim *swim)
         swim->probe_token = send(swim, SWIM_PING, swim->subject, swim->subject,
                                  slowed(swim, swim->options.period_ns));
     }
-    probe_suspect(swim);
+    probe_suspects(swim);
     probe_absent(swim);
 }
 
