@@ -6,6 +6,7 @@
 #include "weir/channel/bootstrap_cm.h"
 #include "weir/channel/bootstrap_tcp.h"
 #include "weir/channel/connection.h"
+#include "weir/channel/timer.h"
 #include "weir/error_private.h"
 
 #define PAUSE_LEAST_MS 10u

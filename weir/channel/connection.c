@@ -10,6 +10,7 @@
 #include "weir/channel/bootstrap_cm.h"
 #include "weir/channel/bootstrap_tcp.h"
 #include "weir/channel/listener.h"
+#include "weir/channel/timer.h"
 #include "weir/error_private.h"
 
 #define ABORT_MS   300 /* for the reason to reach the peer */

@@ -1,5 +1,6 @@
 /* What a small message asks of the device: one request that brings its bytes along, receives by the
  * list, and nobody to be woken who polls. What the program does with the poller's descriptor. */
+#include "weir/channel/timer.h"
 #include "weir/channel/world_test.h"
 
 #include <errno.h>

@@ -2,6 +2,7 @@
  * connection, with a reason that says so, in time, and nothing else.
  *
  * The dead and silent peers are this program run again, with the argument "peer". */
+#include "weir/channel/timer.h"
 #include "weir/channel/world_test.h"
 
 #include <arpa/inet.h>

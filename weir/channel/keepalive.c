@@ -2,6 +2,7 @@
 #include "weir/channel/keepalive.h"
 
 #include "weir/channel/connection.h"
+#include "weir/channel/timer.h"
 
 #define TICKS 8 /* of a silence timeout */
 

@@ -1,6 +1,7 @@
 /* Connections end to end, in one process: how they begin and how they end in order, both
  * bootstraps, and what runs them: timers, the poller's descriptor, threads. Not here: messages
  * (channel_test.c), bad ends (ending_test.c). */
+#include "weir/channel/timer.h"
 #include "weir/channel/world_test.h"
 
 #include <poll.h>

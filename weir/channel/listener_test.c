@@ -2,6 +2,7 @@
  * meanwhile. Strangers at one
  * made by TCP, and what the program or the system does meanwhile: descriptors that run out, many at
  * once, a child that holds what is closed here. */
+#include "weir/channel/timer.h"
 #include "weir/channel/world_test.h"
 
 #include <arpa/inet.h>

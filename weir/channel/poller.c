@@ -8,31 +8,23 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/timerfd.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "weir/channel/bootstrap_cm.h"
 #include "weir/channel/connection.h"
 #include "weir/channel/lane.h"
 #include "weir/channel/listener.h"
+#include "weir/channel/timer.h"
 #include "weir/error_private.h"
 
-#define SPIN_MIN_NS    ((uint64_t)1000)
-#define SPIN_NS        ((uint64_t)30 * 1000)
-#define LOOK_NS        ((uint64_t)100 * 1000) /* between looks at fds while completions keep coming */
-#define DRAIN_BUDGET   256
-#define EXTRA_ROUNDS   64 /* a peer that never stops shall not hold the caller */
-#define QUEUE_ENTRIES  8192
-#define MILLISECOND_NS ((uint64_t)1000000)
-#define STIRRED        ((uint64_t)0) /* armed for long ago, and not read since */
-#define SLOTS_MAX      (1u << LANE_SLOT_BITS)
-
-uint64_t clock_now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
+#define SPIN_MIN_NS   ((uint64_t)1000)
+#define SPIN_NS       ((uint64_t)30 * 1000)
+#define LOOK_NS       ((uint64_t)100 * 1000) /* between looks at fds while completions keep coming */
+#define DRAIN_BUDGET  256
+#define EXTRA_ROUNDS  64 /* a peer that never stops shall not hold the caller */
+#define QUEUE_ENTRIES 8192
+#define STIRRED       ((uint64_t)0) /* armed for long ago, and not read since */
+#define SLOTS_MAX     (1u << LANE_SLOT_BITS)
 
 /* --- sources --- */
 

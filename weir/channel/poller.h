@@ -64,8 +64,6 @@ struct weir_poller {
     bool is_destroyed; /* no callbacks any more */
 };
 
-uint64_t clock_now_ns(void);
-
 bool poller_watch(struct weir_poller *poller, struct source *source, uint32_t events);
 void poller_rewatch(struct weir_poller *poller, struct source *source, uint32_t events);
 void poller_unwatch(struct weir_poller *poller, struct source *source);

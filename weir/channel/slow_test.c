@@ -2,6 +2,7 @@
  *
  * What the client posts completes here as it would on a path that carries RATE bytes a second: its
  * completions are held back for as long. What the server posts and what arrives is not. */
+#include "weir/channel/timer.h"
 #include "weir/channel/world_test.h"
 
 #include <dlfcn.h>

@@ -5,6 +5,17 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <time.h>
+
+#define MILLISECOND_NS ((uint64_t)1000000)
+
+/* The clock that deadlines are of. */
+static inline uint64_t clock_now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
 
 #define TIMER_NEVER UINT64_MAX
 

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "weir/channel/connection.h"
+#include "weir/channel/timer.h"
 
 #define TRANSFER_LENGTH_MAX ((size_t)1 << 31)
 

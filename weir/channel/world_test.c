@@ -1,5 +1,6 @@
 /* The end-to-end tests' world. */
 #include "weir/channel/world_test.h"
+#include "weir/channel/timer.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -3,13 +3,13 @@
 
 #include <stdlib.h>
 
+#include "weir/channel/timer.h"
 #include "weir/group/call_message.h"
 #include "weir/group/run.h"
 #include "weir/group/spread.h"
 
-#define OWN_MAX        512u /* half of what members remember of each caller */
-#define TIMEOUT_MS     10000u
-#define MILLISECOND_NS ((uint64_t)1000000)
+#define OWN_MAX    512u /* half of what members remember of each caller */
+#define TIMEOUT_MS 10000u
 
 void calls_init(struct calls *calls, uint64_t id)
 {

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "weir/channel/timer.h"
 #include "weir/group/spread.h"
 
 /* One child's message, until rpc has called back. */
@@ -16,7 +17,7 @@ struct sending {
 
 static uint64_t now_ns(void *user)
 {
-    return group_now_ns();
+    return clock_now_ns();
 }
 
 static enum weir_status standing(void *user, uint32_t rank)

@@ -5,28 +5,20 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
-#include <time.h>
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "weir/channel/timer.h"
 #include "weir/error_private.h"
 #include "weir/group/call_message.h"
 #include "weir/group/carrier.h"
 #include "weir/group/heartbeat.h"
 
-#define MILLISECOND_NS     ((uint64_t)1000000)
 #define WAIT_MAX_MS        ((uint64_t)1 << 31)
 #define REQUEST_LENGTH_MAX ((size_t)1 << 30)
 
 /* --- time --- */
-
-uint64_t group_now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
 
 static void run_deadlines(void *argument)
 {
@@ -45,7 +37,7 @@ void group_arm(struct weir_group *group)
     if (next_ns >= group->armed_ns || group->calls.is_ending) {
         return;
     }
-    uint64_t now_ns = group_now_ns();
+    uint64_t now_ns = clock_now_ns();
     uint64_t wait_ms = next_ns > now_ns ? (next_ns - now_ns) / MILLISECOND_NS + 1 : 1;
     wait_ms = wait_ms < WAIT_MAX_MS ? wait_ms : WAIT_MAX_MS;
     weir_timer(group->poller, 0, run_deadlines, group);

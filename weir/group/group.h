@@ -44,7 +44,6 @@ struct weir_group {
     uint64_t armed_ns;                                      /* for when the poller's timer is set */
 };
 
-uint64_t group_now_ns(void);
 /* After whatever may have set an earlier deadline. */
 void group_arm(struct weir_group *group);
 

@@ -4,9 +4,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "weir/channel/timer.h"
 #include "weir/error_private.h"
-
-#define MILLISECOND_NS ((uint64_t)1000000)
 
 /* A message, until rpc has called back. */
 struct beat {
@@ -39,7 +38,7 @@ enum weir_status weir_group_leave(struct weir_group *group, weir_group_left *lef
     if (group->swim.has_left || group->calls.is_ending) {
         return WEIR_STATE;
     }
-    uint64_t now_ns = group_now_ns();
+    uint64_t now_ns = clock_now_ns();
     struct leaving leaving = {.left = left, .argument = argument, .until_ns = now_ns};
     leaving.first_token = group->swim.token;
     swim_leave(&group->swim, now_ns);
@@ -65,9 +64,9 @@ static void replied(const struct weir_reply *reply, void *argument)
         return;
     }
     if (reply->status == WEIR_OK) {
-        swim_answered(&group->swim, group_now_ns(), token, reply->bytes, reply->length);
+        swim_answered(&group->swim, clock_now_ns(), token, reply->bytes, reply->length);
     } else {
-        swim_unanswered(&group->swim, group_now_ns(), token);
+        swim_unanswered(&group->swim, clock_now_ns(), token);
     }
     if (reply->status == WEIR_OK && is_goodbye(&group->leaving, token)) {
         tell_left(group, WEIR_OK);
@@ -138,7 +137,7 @@ static void handle(struct weir_request *request, const void *bytes, size_t lengt
 {
     struct weir_group *group = user;
     weir_request_on_gone(request, gone, group);
-    if (!swim_take(&group->swim, group_now_ns(), request, bytes, length)) {
+    if (!swim_take(&group->swim, clock_now_ns(), request, bytes, length)) {
         refuse(request);
     }
     group_arm(group);
@@ -161,7 +160,7 @@ enum weir_status heartbeat_init(struct weir_group *group, uint64_t seed,
         .suspicion_ns = group->options.suspicion_ms * MILLISECOND_NS,
         .indirect = group->options.indirect,
     };
-    if (!swim_init(&group->swim, &port, group, &options, group_now_ns())) {
+    if (!swim_init(&group->swim, &port, group, &options, clock_now_ns())) {
         return error_set(ret_error, WEIR_NO_MEMORY, "no memory");
     }
     snprintf(name, sizeof(name), "%s/swim", group->name);
@@ -191,7 +190,7 @@ uint64_t heartbeat_next_ns(const struct weir_group *group)
 
 void heartbeat_advance(struct weir_group *group)
 {
-    uint64_t now_ns = group_now_ns();
+    uint64_t now_ns = clock_now_ns();
     if (now_ns >= swim_next_ns(&group->swim)) {
         swim_advance(&group->swim, now_ns);
     }

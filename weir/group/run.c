@@ -4,11 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "weir/channel/timer.h"
 #include "weir/group/spread.h"
 
-#define RUNS_MAX       1024u
-#define TOTAL_MAX_MS   3600000u /* what a peer can have us keep something for */
-#define MILLISECOND_NS ((uint64_t)1000000)
+#define RUNS_MAX     1024u
+#define TOTAL_MAX_MS 3600000u /* what a peer can have us keep something for */
 
 static struct weir_group_request *run_of(struct timer *timer)
 {

@@ -4,11 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "weir/channel/timer.h"
 #include "weir/group/call_message.h"
 #include "weir/group/run.h"
 
-#define IN_FLIGHT_MAX  64u
-#define MILLISECOND_NS ((uint64_t)1000000)
+#define IN_FLIGHT_MAX 64u
 
 /* --- failures --- */
 

@@ -5,10 +5,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "weir/channel/timer.h"
 #include "weir/rpc/rpc.h"
 #include "weir/rpc/target.h"
 
-#define MILLISECOND_NS     ((uint64_t)1000000)
 #define WORDS_MAX          400
 #define REQUEST_LENGTH_MAX ((size_t)1 << 31)
 
@@ -104,7 +104,7 @@ static void end_soon(struct weir_call *call)
     shown_end(&call->shown);
     call->state = CALL_ENDED;
     line_insert(&call->target->ended, call);
-    rpc_set_deadline(call->target->rpc, &call->deadline, rpc_now_ns());
+    rpc_set_deadline(call->target->rpc, &call->deadline, clock_now_ns());
 }
 
 /* Ends what is in flight before it is answered. With bulk the server's word is waited for. */
@@ -118,13 +118,13 @@ static void leave_early(struct weir_call *call)
     }
     call->state = CALL_LEAVING;
     rpc_set_deadline(target->rpc, &call->deadline,
-                     rpc_now_ns() + target->rpc->options.release_ms * MILLISECOND_NS);
+                     clock_now_ns() + target->rpc->options.release_ms * MILLISECOND_NS);
 }
 
 static void time_is_over(struct weir_call *call)
 {
     const struct weir_target *target = call->target;
-    double passed = (double)(rpc_now_ns() - call->begun_ns) / 1e9;
+    double passed = (double)(clock_now_ns() - call->begun_ns) / 1e9;
     bool is_busy = target->rest.place != 0 || target->window.size < target->window.most;
     if (call->state == CALL_SENT) {
         decide(call, WEIR_TIMED_OUT, "no answer for %.1f s", passed);

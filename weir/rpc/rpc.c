@@ -2,8 +2,8 @@
 #include "weir/rpc/rpc.h"
 
 #include <stdlib.h>
-#include <time.h>
 
+#include "weir/channel/timer.h"
 #include "weir/error_private.h"
 #include "weir/rpc/call.h"
 #include "weir/rpc/client.h"
@@ -11,22 +11,14 @@
 #include "weir/rpc/rpc_message.h"
 #include "weir/rpc/target.h"
 
-#define MILLISECOND_NS ((uint64_t)1000000)
-#define MESSAGE_LEAST  256 /* a refusal's words fit, and a request's bulks */
-#define WAIT_MAX_MS    ((uint64_t)1 << 31)
+#define MESSAGE_LEAST 256 /* a refusal's words fit, and a request's bulks */
+#define WAIT_MAX_MS   ((uint64_t)1 << 31)
 
 /* --- deadlines --- */
 
-uint64_t rpc_now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
 uint64_t rpc_read_clock(struct weir_rpc *rpc)
 {
-    rpc->now_ns = rpc_now_ns();
+    rpc->now_ns = clock_now_ns();
     return rpc->now_ns;
 }
 
@@ -46,7 +38,7 @@ static bool arm(struct weir_rpc *rpc)
     if (next_ns >= rpc->armed_ns) {
         return true;
     }
-    uint64_t now_ns = rpc_now_ns();
+    uint64_t now_ns = clock_now_ns();
     uint64_t wait_ms = next_ns > now_ns ? (next_ns - now_ns) / MILLISECOND_NS + 1 : 1;
     wait_ms = wait_ms < WAIT_MAX_MS ? wait_ms : WAIT_MAX_MS;
     disarm(rpc);

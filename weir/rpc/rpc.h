@@ -44,7 +44,6 @@ struct arriving {
     size_t length;
 };
 
-uint64_t rpc_now_ns(void);
 uint64_t rpc_read_clock(struct weir_rpc *rpc);
 /* Calls timer->fire then, and unsets it before. Sets it anew if it is set. False: no memory; then
  * it may fire late. */

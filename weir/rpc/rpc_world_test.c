@@ -1,5 +1,6 @@
 /* The world of rpc's tests. */
 #include "weir/rpc/rpc_world_test.h"
+#include "weir/channel/timer.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -18,7 +19,7 @@ void outcome_replied(const struct weir_reply *reply, void *argument)
     outcome->status = reply->status;
     outcome->code = reply->code;
     outcome->length = reply->length;
-    outcome->told_ns = rpc_now_ns();
+    outcome->told_ns = clock_now_ns();
     if (reply->length > 0) {
         memcpy(outcome->bytes, reply->bytes,
                reply->length < BYTES_KEPT ? reply->length : BYTES_KEPT);
@@ -94,14 +95,14 @@ void rpc_world_poll(struct rpc_world *world)
 
 static void check_patience(uint64_t started_ns)
 {
-    if (rpc_now_ns() - started_ns > (uint64_t)PATIENCE_MS * 1000000u) {
+    if (clock_now_ns() - started_ns > (uint64_t)PATIENCE_MS * 1000000u) {
         fail_msg("nothing happened for %d ms", PATIENCE_MS);
     }
 }
 
 void rpc_world_run_until(struct rpc_world *world, const bool *flag)
 {
-    uint64_t started_ns = rpc_now_ns();
+    uint64_t started_ns = clock_now_ns();
     while (!*flag) {
         rpc_world_poll(world);
         check_patience(started_ns);
@@ -110,7 +111,7 @@ void rpc_world_run_until(struct rpc_world *world, const bool *flag)
 
 void rpc_world_run_until_count(struct rpc_world *world, const unsigned *count, unsigned wanted)
 {
-    uint64_t started_ns = rpc_now_ns();
+    uint64_t started_ns = clock_now_ns();
     while (*count < wanted) {
         rpc_world_poll(world);
         check_patience(started_ns);
@@ -158,7 +159,7 @@ void rpc_world_open_client(struct rpc_world *world, const struct weir_rpc_option
 
 void rpc_world_run_client_until(struct rpc_world *world, const bool *flag)
 {
-    uint64_t started_ns = rpc_now_ns();
+    uint64_t started_ns = clock_now_ns();
     while (!*flag) {
         assert_true(weir_poll(world->client_poller, 100) >= 0);
         check_patience(started_ns);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "weir/bytes.h"
+#include "weir/channel/timer.h"
 #include "weir/error_private.h"
 #include "weir/rpc/call.h"
 #include "weir/rpc/rpc.h"
@@ -14,7 +15,6 @@
 #define AGAIN_MOST_MS  1000u
 #define REST_LEAST_MS  1u
 #define REST_MOST_MS   64u
-#define MILLISECOND_NS ((uint64_t)1000000)
 
 /* --- lines --- */
 
@@ -100,7 +100,8 @@ static void connect_again_later(struct weir_target *target)
 {
     target->again_ms = target->again_ms == 0 ? AGAIN_LEAST_MS : 2 * target->again_ms;
     target->again_ms = target->again_ms < AGAIN_MOST_MS ? target->again_ms : AGAIN_MOST_MS;
-    rpc_set_deadline(target->rpc, &target->again, rpc_now_ns() + target->again_ms * MILLISECOND_NS);
+    rpc_set_deadline(target->rpc, &target->again,
+                     clock_now_ns() + target->again_ms * MILLISECOND_NS);
 }
 
 /* NULL, or why it is none. */
@@ -278,7 +279,7 @@ void target_rest(struct weir_target *target, uint64_t sent)
     }
     target->rest_ms = target->rest_ms == 0 ? REST_LEAST_MS : 2 * target->rest_ms;
     target->rest_ms = target->rest_ms < REST_MOST_MS ? target->rest_ms : REST_MOST_MS;
-    rpc_set_deadline(target->rpc, &target->rest, rpc_now_ns() + target->rest_ms * MILLISECOND_NS);
+    rpc_set_deadline(target->rpc, &target->rest, clock_now_ns() + target->rest_ms * MILLISECOND_NS);
 }
 
 void target_send_cancel(struct weir_target *target, uint32_t slot)
